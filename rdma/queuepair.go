@@ -13,8 +13,11 @@ import (
 // software iWARP. Work requests are posted in batches and complete through
 // Poll; a provider never calls back.
 //
-// Post, Receive and Expose may be called concurrently. Poll is called by one
-// goroutine only.
+// Post, Receive, Expose and Disconnect may be called concurrently. Poll is
+// called by one goroutine only. None of them but Poll and Close waits.
+//
+// When the connection has ended, for whatever reason, Post, Receive and Expose
+// return an error and take nothing, and no handle gives access any more.
 type QueuePair interface {
 	// Info returns what was agreed on while connecting.
 	Info() Info
@@ -29,21 +32,30 @@ type QueuePair interface {
 	Receive(bufs ...*ulb.Buffer) error
 
 	// Post posts work requests, to be carried out in order. It does not wait
-	// for them. A batch is taken whole or not at all.
+	// for them. A batch is taken whole or not at all; the slice and what its
+	// Local fields point to are not kept. Sends and Writes complete when their
+	// local memory may be used again, Reads when the data is in place; work
+	// requests of different kinds may complete in another order than they were
+	// posted in. The caller keeps within Info.MaxSends and Info.ReadDepth; a
+	// batch that does not is refused.
 	Post(batch []WorkRequest) error
 
 	// Expose gives the peer access to n bytes of buf, from offset off on, at
 	// most Info.MaxSegment of them, and returns where the peer finds them. The
 	// access is in force for every Send posted after Expose has returned, and
 	// lasts until an OpInvalidate for its handle completes, or a Send with
-	// Invalidate of the peer names it. Handles are unpredictable and not reused
+	// Invalidate of the peer names it; a Write or Read of the peer that comes
+	// later, or is outside the n bytes or of the other kind, ends the
+	// connection and touches nothing. Handles are unpredictable and not reused
 	// soon.
 	Expose(buf *ulb.Buffer, off, n int, access Access) (Remote, error)
 
 	// Poll waits for completions and stores at most len(dst) of them. After
 	// the connection has ended, every outstanding work request and receive
 	// buffer completes with an error; when all have, Poll returns the error
-	// that ended the connection, with n zero.
+	// that ended the connection, with n zero, and does so again each time it is
+	// called: io.EOF if the peer closed in the ordinary way, ErrClosed if this
+	// end did, the cause given to Disconnect, or what went wrong.
 	Poll(dst []Completion) (n int, err error)
 
 	// Disconnect ends the connection: with a Terminate telling the peer why
@@ -73,6 +85,10 @@ type Info struct {
 	// end (ORD); MaxSends bounds the work requests posted and not completed.
 	ReadDepth int
 	MaxSends  int
+	// AnyMemory says that the local side of a work request may be any memory,
+	// so that a Buffer made around bytes from elsewhere will do in a Gather;
+	// otherwise it has to come from Memory.
+	AnyMemory bool
 }
 
 // Handle names memory exposed to the peer (an STag, an rkey).
@@ -118,8 +134,8 @@ type WorkRequest struct {
 	Op Op
 	// Cookie is returned in the completion.
 	Cookie any
-	// Local is the memory sent or written, or read into. The provider does
-	// not keep the slice.
+	// Local is the memory sent or written, or read into: at most
+	// Info.MaxGather elements, exactly one for OpRead.
 	Local []Gather
 	// Remote is the peer's memory (OpWrite, OpRead), or the handle to
 	// invalidate.
@@ -194,6 +210,9 @@ func (e *PeerError) Error() string { return fmt.Sprintf("connection from %s: %v"
 
 // Unwrap returns the cause.
 func (e *PeerError) Unwrap() error { return e.Err }
+
+// ErrClosed is what Poll returns after Disconnect(nil) or Close of this end.
+var ErrClosed = errors.New("rdma: connection closed")
 
 // ErrFlushed is the error of work requests and receive buffers that were
 // outstanding when the connection ended.
