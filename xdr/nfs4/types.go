@@ -309,8 +309,3 @@ func decodeList[T any, P codec[T]](d *xdr.Decoder, limit, size int) []T {
 	return list
 }
 
-// words is a list of unsigned integers.
-type word uint32
-
-func (v *word) Encode(e *xdr.Encoder) { e.Uint32(uint32(*v)) }
-func (v *word) Decode(d *xdr.Decoder) { *v = word(d.Uint32()) }

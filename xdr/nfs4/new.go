@@ -1,0 +1,360 @@
+package nfs4
+
+// NewArgs returns empty arguments of operation n, for decoding. For a number
+// that is not known they are an *IllegalArgs with ErrOpIllegal, for one of minor
+// version 0 only an *IllegalArgs with ErrNotSupp (RFC 8881 section 16.2.3).
+func NewArgs(n OpNum) Args {
+	switch n {
+	case OpAccess:
+		return new(AccessArgs)
+	case OpClose:
+		return new(CloseArgs)
+	case OpCommit:
+		return new(CommitArgs)
+	case OpCreate:
+		return new(CreateArgs)
+	case OpDelegPurge:
+		return new(DelegPurgeArgs)
+	case OpDelegReturn:
+		return new(DelegReturnArgs)
+	case OpGetAttr:
+		return new(GetAttrArgs)
+	case OpGetFH:
+		return new(GetFHArgs)
+	case OpLink:
+		return new(LinkArgs)
+	case OpLock:
+		return new(LockArgs)
+	case OpLockT:
+		return new(LockTArgs)
+	case OpLockU:
+		return new(LockUArgs)
+	case OpLookup:
+		return new(LookupArgs)
+	case OpLookupP:
+		return new(LookupPArgs)
+	case OpNVerify:
+		return new(NVerifyArgs)
+	case OpOpen:
+		return new(OpenArgs)
+	case OpOpenAttr:
+		return new(OpenAttrArgs)
+	case OpOpenDowngrade:
+		return new(OpenDowngradeArgs)
+	case OpPutFH:
+		return new(PutFHArgs)
+	case OpPutPubFH:
+		return new(PutPubFHArgs)
+	case OpPutRootFH:
+		return new(PutRootFHArgs)
+	case OpRead:
+		return new(ReadArgs)
+	case OpReadDir:
+		return new(ReadDirArgs)
+	case OpReadLink:
+		return new(ReadLinkArgs)
+	case OpRemove:
+		return new(RemoveArgs)
+	case OpRename:
+		return new(RenameArgs)
+	case OpRestoreFH:
+		return new(RestoreFHArgs)
+	case OpSaveFH:
+		return new(SaveFHArgs)
+	case OpSecInfo:
+		return new(SecInfoArgs)
+	case OpSetAttr:
+		return new(SetAttrArgs)
+	case OpVerify:
+		return new(VerifyArgs)
+	case OpWrite:
+		return new(WriteArgs)
+	case OpBackchannelCtl:
+		return new(BackchannelCtlArgs)
+	case OpBindConnToSession:
+		return new(BindConnToSessionArgs)
+	case OpExchangeID:
+		return new(ExchangeIDArgs)
+	case OpCreateSession:
+		return new(CreateSessionArgs)
+	case OpDestroySession:
+		return new(DestroySessionArgs)
+	case OpFreeStateID:
+		return new(FreeStateIDArgs)
+	case OpGetDirDelegation:
+		return new(GetDirDelegationArgs)
+	case OpGetDeviceInfo:
+		return new(GetDeviceInfoArgs)
+	case OpGetDeviceList:
+		return new(GetDeviceListArgs)
+	case OpLayoutCommit:
+		return new(LayoutCommitArgs)
+	case OpLayoutGet:
+		return new(LayoutGetArgs)
+	case OpLayoutReturn:
+		return new(LayoutReturnArgs)
+	case OpSecInfoNoName:
+		return new(SecInfoNoNameArgs)
+	case OpSequence:
+		return new(SequenceArgs)
+	case OpSetSSV:
+		return new(SetSSVArgs)
+	case OpTestStateID:
+		return new(TestStateIDArgs)
+	case OpWantDelegation:
+		return new(WantDelegationArgs)
+	case OpDestroyClientID:
+		return new(DestroyClientIDArgs)
+	case OpReclaimComplete:
+		return new(ReclaimCompleteArgs)
+	case OpAllocate:
+		return new(AllocateArgs)
+	case OpCopy:
+		return new(CopyArgs)
+	case OpCopyNotify:
+		return new(CopyNotifyArgs)
+	case OpDeallocate:
+		return new(DeallocateArgs)
+	case OpIOAdvise:
+		return new(IOAdviseArgs)
+	case OpLayoutError:
+		return new(LayoutErrorArgs)
+	case OpLayoutStats:
+		return new(LayoutStatsArgs)
+	case OpOffloadCancel:
+		return new(OffloadCancelArgs)
+	case OpOffloadStatus:
+		return new(OffloadStatusArgs)
+	case OpReadPlus:
+		return new(ReadPlusArgs)
+	case OpSeek:
+		return new(SeekArgs)
+	case OpWriteSame:
+		return new(WriteSameArgs)
+	case OpClone:
+		return new(CloneArgs)
+	case OpGetXattr:
+		return new(GetXattrArgs)
+	case OpSetXattr:
+		return new(SetXattrArgs)
+	case OpListXattrs:
+		return new(ListXattrsArgs)
+	case OpRemoveXattr:
+		return new(RemoveXattrArgs)
+	case OpOpenConfirm, OpRenew, OpSetClientID, OpSetClientIDConfirm, OpReleaseLockOwner:
+		return &IllegalArgs{Number: n, Status: ErrNotSupp}
+	}
+	return &IllegalArgs{Number: n, Status: ErrOpIllegal}
+}
+
+// NewRes returns an empty result of operation n, for decoding. For an operation
+// without a result of its own it is an *IllegalRes.
+func NewRes(n OpNum) Res {
+	switch n {
+	case OpAccess:
+		return new(AccessRes)
+	case OpClose:
+		return new(CloseRes)
+	case OpCommit:
+		return new(CommitRes)
+	case OpCreate:
+		return new(CreateRes)
+	case OpDelegPurge:
+		return new(DelegPurgeRes)
+	case OpDelegReturn:
+		return new(DelegReturnRes)
+	case OpGetAttr:
+		return new(GetAttrRes)
+	case OpGetFH:
+		return new(GetFHRes)
+	case OpLink:
+		return new(LinkRes)
+	case OpLock:
+		return new(LockRes)
+	case OpLockT:
+		return new(LockTRes)
+	case OpLockU:
+		return new(LockURes)
+	case OpLookup:
+		return new(LookupRes)
+	case OpLookupP:
+		return new(LookupPRes)
+	case OpNVerify:
+		return new(NVerifyRes)
+	case OpOpen:
+		return new(OpenRes)
+	case OpOpenAttr:
+		return new(OpenAttrRes)
+	case OpOpenDowngrade:
+		return new(OpenDowngradeRes)
+	case OpPutFH:
+		return new(PutFHRes)
+	case OpPutPubFH:
+		return new(PutPubFHRes)
+	case OpPutRootFH:
+		return new(PutRootFHRes)
+	case OpRead:
+		return new(ReadRes)
+	case OpReadDir:
+		return new(ReadDirRes)
+	case OpReadLink:
+		return new(ReadLinkRes)
+	case OpRemove:
+		return new(RemoveRes)
+	case OpRename:
+		return new(RenameRes)
+	case OpRestoreFH:
+		return new(RestoreFHRes)
+	case OpSaveFH:
+		return new(SaveFHRes)
+	case OpSecInfo:
+		return new(SecInfoRes)
+	case OpSetAttr:
+		return new(SetAttrRes)
+	case OpVerify:
+		return new(VerifyRes)
+	case OpWrite:
+		return new(WriteRes)
+	case OpBackchannelCtl:
+		return new(BackchannelCtlRes)
+	case OpBindConnToSession:
+		return new(BindConnToSessionRes)
+	case OpExchangeID:
+		return new(ExchangeIDRes)
+	case OpCreateSession:
+		return new(CreateSessionRes)
+	case OpDestroySession:
+		return new(DestroySessionRes)
+	case OpFreeStateID:
+		return new(FreeStateIDRes)
+	case OpGetDirDelegation:
+		return new(GetDirDelegationRes)
+	case OpGetDeviceInfo:
+		return new(GetDeviceInfoRes)
+	case OpGetDeviceList:
+		return new(GetDeviceListRes)
+	case OpLayoutCommit:
+		return new(LayoutCommitRes)
+	case OpLayoutGet:
+		return new(LayoutGetRes)
+	case OpLayoutReturn:
+		return new(LayoutReturnRes)
+	case OpSecInfoNoName:
+		return new(SecInfoNoNameRes)
+	case OpSequence:
+		return new(SequenceRes)
+	case OpSetSSV:
+		return new(SetSSVRes)
+	case OpTestStateID:
+		return new(TestStateIDRes)
+	case OpWantDelegation:
+		return new(WantDelegationRes)
+	case OpDestroyClientID:
+		return new(DestroyClientIDRes)
+	case OpReclaimComplete:
+		return new(ReclaimCompleteRes)
+	case OpAllocate:
+		return new(AllocateRes)
+	case OpCopy:
+		return new(CopyRes)
+	case OpCopyNotify:
+		return new(CopyNotifyRes)
+	case OpDeallocate:
+		return new(DeallocateRes)
+	case OpIOAdvise:
+		return new(IOAdviseRes)
+	case OpLayoutError:
+		return new(LayoutErrorRes)
+	case OpLayoutStats:
+		return new(LayoutStatsRes)
+	case OpOffloadCancel:
+		return new(OffloadCancelRes)
+	case OpOffloadStatus:
+		return new(OffloadStatusRes)
+	case OpReadPlus:
+		return new(ReadPlusRes)
+	case OpSeek:
+		return new(SeekRes)
+	case OpWriteSame:
+		return new(WriteSameRes)
+	case OpClone:
+		return new(CloneRes)
+	case OpGetXattr:
+		return new(GetXattrRes)
+	case OpSetXattr:
+		return new(SetXattrRes)
+	case OpListXattrs:
+		return new(ListXattrsRes)
+	case OpRemoveXattr:
+		return new(RemoveXattrRes)
+	}
+	return &IllegalRes{Number: n}
+}
+
+// NewCBArgs returns empty arguments of callback operation n, for decoding. For
+// a number that is not known they are a *CBIllegalArgs with ErrOpIllegal.
+func NewCBArgs(n CBOpNum) CBArgs {
+	switch n {
+	case CBOpGetAttr:
+		return new(CBGetAttrArgs)
+	case CBOpRecall:
+		return new(CBRecallArgs)
+	case CBOpLayoutRecall:
+		return new(CBLayoutRecallArgs)
+	case CBOpNotify:
+		return new(CBNotifyArgs)
+	case CBOpPushDeleg:
+		return new(CBPushDelegArgs)
+	case CBOpRecallAny:
+		return new(CBRecallAnyArgs)
+	case CBOpRecallableObjAvail:
+		return new(CBRecallableObjAvailArgs)
+	case CBOpRecallSlot:
+		return new(CBRecallSlotArgs)
+	case CBOpSequence:
+		return new(CBSequenceArgs)
+	case CBOpWantsCancelled:
+		return new(CBWantsCancelledArgs)
+	case CBOpNotifyLock:
+		return new(CBNotifyLockArgs)
+	case CBOpNotifyDeviceID:
+		return new(CBNotifyDeviceIDArgs)
+	case CBOpOffload:
+		return new(CBOffloadArgs)
+	}
+	return &CBIllegalArgs{Number: n, Status: ErrOpIllegal}
+}
+
+// NewCBRes returns an empty result of callback operation n, for decoding. For
+// an operation without a result of its own it is a *CBIllegalRes.
+func NewCBRes(n CBOpNum) CBRes {
+	switch n {
+	case CBOpGetAttr:
+		return new(CBGetAttrRes)
+	case CBOpRecall:
+		return new(CBRecallRes)
+	case CBOpLayoutRecall:
+		return new(CBLayoutRecallRes)
+	case CBOpNotify:
+		return new(CBNotifyRes)
+	case CBOpPushDeleg:
+		return new(CBPushDelegRes)
+	case CBOpRecallAny:
+		return new(CBRecallAnyRes)
+	case CBOpRecallableObjAvail:
+		return new(CBRecallableObjAvailRes)
+	case CBOpRecallSlot:
+		return new(CBRecallSlotRes)
+	case CBOpSequence:
+		return new(CBSequenceRes)
+	case CBOpWantsCancelled:
+		return new(CBWantsCancelledRes)
+	case CBOpNotifyLock:
+		return new(CBNotifyLockRes)
+	case CBOpNotifyDeviceID:
+		return new(CBNotifyDeviceIDRes)
+	case CBOpOffload:
+		return new(CBOffloadRes)
+	}
+	return &CBIllegalRes{Number: n}
+}
