@@ -1,0 +1,92 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is a child that cannot outlive this one: the kernel kills it when
+// the thread that started it ends.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has been reaped
+	err  error         // how it ended; readable once done is closed
+	once sync.Once
+}
+
+// startProcess starts cmd in a process group of its own.
+func startProcess(cmd *exec.Cmd) (*process, error) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.WaitDelay = 5 * time.Second
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The signal is bound to the thread, not to the process: keep it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	return p, <-started
+}
+
+// end waits until the process has ended and been reaped; when ctx ends first,
+// it is killed together with its group.
+func (p *process) end(ctx context.Context) {
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		p.kill()
+	}
+}
+
+// stop asks the process to end, and kills it when it has not done so after
+// the grace time.
+func (p *process) stop(sig syscall.Signal, grace time.Duration) {
+	p.signal(sig)
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	p.end(ctx)
+}
+
+func (p *process) kill() {
+	p.once.Do(func() {
+		select {
+		case <-p.done:
+			return
+		default:
+		}
+		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	})
+	<-p.done
+}
+
+func (p *process) signal(sig syscall.Signal) {
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return // it has ended already
+	}
+}
+
+// ended tells without waiting whether the process has ended.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
