@@ -154,7 +154,7 @@ func (a *Attrs) encodeAttr(e *xdr.Encoder, n Attr) {
 	case AttrXattrSupport:
 		e.Bool(a.XattrSupport)
 	default:
-		e.Fail(errUnknownAttr)
+		e.Fail(ErrUnknownAttr)
 	}
 }
 
@@ -312,6 +312,6 @@ func (a *Attrs) decodeAttr(d *xdr.Decoder, n Attr) {
 	case AttrXattrSupport:
 		a.XattrSupport = d.Bool()
 	default:
-		d.Fail(errUnknownAttr)
+		d.Fail(ErrUnknownAttr)
 	}
 }

@@ -7,15 +7,17 @@ import (
 	"nfsrdma-fuse/xdr"
 )
 
-// errUnknownAttr is the cause of a failure to encode or decode an attribute
-// that Attrs has no field for.
-var errUnknownAttr = errors.New("nfs4: attribute of an unknown type")
+// ErrUnknownAttr is the cause of a failure to encode or decode an attribute
+// that is not in KnownAttrs.
+var ErrUnknownAttr = errors.New("nfs4: attribute of an unknown type")
 
 // errAttrLen means that attribute values do not fill their list exactly.
 var errAttrLen = errors.New("nfs4: attribute list longer or shorter than its values")
 
 // KnownAttrs are the attributes that Attrs has a field for. No other may be
-// asked for, because a reply with a value of unknown type cannot be decoded.
+// asked for, because a reply with a value of unknown type cannot be decoded. Those
+// that are missing serve pNFS hints, retention and replicas: fs_status,
+// layout_hint, fs_locations_info, mdsthreshold and the retention attributes.
 var KnownAttrs = MakeBitmap(
 	AttrSupportedAttrs, AttrType, AttrFHExpireType, AttrChange, AttrSize, AttrLinkSupport, AttrSymlinkSupport, AttrNamedAttr, AttrFSID, AttrUniqueHandles, AttrLeaseTime, AttrRDAttrError, AttrACL, AttrACLSupport, AttrArchive, AttrCanSetTime, AttrCaseInsensitive, AttrCasePreserving, AttrChownRestricted, AttrFileHandle, AttrFileID, AttrFilesAvail, AttrFilesFree, AttrFilesTotal, AttrFSLocations, AttrHidden, AttrHomogeneous, AttrMaxFileSize, AttrMaxLink, AttrMaxName, AttrMaxRead, AttrMaxWrite, AttrMimeType, AttrMode, AttrNoTrunc, AttrNumLinks, AttrOwner, AttrOwnerGroup, AttrQuotaAvailHard, AttrQuotaAvailSoft, AttrQuotaUsed, AttrRawDev, AttrSpaceAvail, AttrSpaceFree, AttrSpaceTotal, AttrSpaceUsed, AttrSystem, AttrTimeAccess, AttrTimeAccessSet, AttrTimeBackup, AttrTimeCreate, AttrTimeDelta, AttrTimeMetadata, AttrTimeModify, AttrTimeModifySet, AttrMountedOnFileID, AttrDirNotifDelay, AttrDirentNotifDelay, AttrDACL, AttrSACL, AttrChangePolicy, AttrFSLayoutTypes, AttrLayoutTypes, AttrLayoutBlkSize, AttrLayoutAlignment, AttrModeSetMasked, AttrSuppAttrExclCreat, AttrFSCharsetCap, AttrCloneBlkSize, AttrSpaceFreed, AttrChangeAttrType, AttrSecLabel, AttrModeUmask, AttrXattrSupport,
 )
@@ -25,7 +27,7 @@ var KnownAttrs = MakeBitmap(
 // ignored by Encode.
 //
 // On the wire the values follow the mask in the order of their numbers, packed
-// into an opaque (RFC 8881 section 3.3.9):
+// into an opaque (RFC 8881 section 3.3.7):
 //
 //	+----------+----------------+-----------+------------------------+
 //	| words  4 | mask   words*4 | length  4 | values          length |
@@ -135,7 +137,7 @@ func (a *Attrs) Encode(e *xdr.Encoder) {
 func (a *Attrs) Decode(d *xdr.Decoder) {
 	*a = Attrs{}
 	if a.Mask.decode(d) {
-		d.Fail(errUnknownAttr)
+		d.Fail(ErrUnknownAttr)
 	}
 	n := d.Count(MaxAttrs)
 	end := d.Pos() + n

@@ -39,7 +39,7 @@ const (
 )
 
 // SetTime is a time to set: the server's clock, or Time if Client is set
-// (RFC 8881 section 3.3.1).
+// (RFC 8881 section 3.3.3).
 type SetTime struct {
 	Client bool
 	Time   Time // meaningful if Client is set
@@ -151,7 +151,7 @@ const (
 )
 
 // ChangePolicy changes when the policy of a file system does
-// (RFC 8881 section 5.8.2.3).
+// (RFC 8881 section 3.3.6).
 type ChangePolicy struct {
 	Major uint64
 	Minor uint64

@@ -8,7 +8,7 @@ import (
 )
 
 // Bitmap is a set of small numbers: attributes, operations, hints or kinds of
-// notification. Bit n stands in word n/32 (RFC 8881 section 3.3.1). It holds
+// notification. Bit n stands in word n/32 (RFC 8881 section 3.2). It holds
 // 96 bits, more than the RFCs have numbers for.
 type Bitmap [3]uint32
 

@@ -79,7 +79,11 @@ func (a *CompoundArgs) Decode(d *xdr.Decoder) {
 			return
 		}
 		if d.Err() != nil {
-			a.Ops = append(a.Ops, &IllegalArgs{Number: num, Status: ErrBadXDR})
+			bad := &IllegalArgs{Number: num, Status: ErrBadXDR}
+			if errors.Is(d.Err(), ErrUnknownAttr) {
+				bad.Status = ErrAttrNotSupp
+			}
+			a.Ops = append(a.Ops, bad)
 			return
 		}
 		a.Ops = append(a.Ops, op)
@@ -109,7 +113,11 @@ func (*IllegalArgs) Encode(*xdr.Encoder) {}
 func (*IllegalArgs) Decode(*xdr.Decoder) {}
 
 // Res returns the answer to the operation.
-func (a *IllegalArgs) Res() *IllegalRes { return &IllegalRes{Number: a.Op(), Status: a.Status} }
+func (a *IllegalArgs) Res() *IllegalRes { return Failure(a.Op(), a.Status) }
+
+// Failure returns the result of an operation that failed with a status and
+// has nothing else to tell.
+func Failure(op OpNum, status Status) *IllegalRes { return &IllegalRes{Number: op, Status: status} }
 
 // IllegalRes is a result that consists of a failure status only: that of
 // ILLEGAL, or that of an operation which failed before it was executed. An

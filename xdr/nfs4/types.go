@@ -169,7 +169,7 @@ func (v *SpecData) Decode(d *xdr.Decoder) {
 	v.Minor = d.Uint32()
 }
 
-// ChangeInfo tells how an operation changed a directory (RFC 8881 section 3.3.7).
+// ChangeInfo tells how an operation changed a directory (RFC 8881 section 3.3.8).
 type ChangeInfo struct {
 	Atomic bool   // Before and After were taken in one step with the operation
 	Before uint64 // change attribute before
@@ -308,4 +308,3 @@ func decodeList[T any, P codec[T]](d *xdr.Decoder, limit, size int) []T {
 	}
 	return list
 }
-
