@@ -85,9 +85,9 @@ type Info struct {
 	// end (ORD); MaxSends bounds the work requests posted and not completed.
 	ReadDepth int
 	MaxSends  int
-	// AnyMemory says that the local side of a work request may be any memory,
-	// so that a Buffer made around bytes from elsewhere will do in a Gather;
-	// otherwise it has to come from Memory.
+	// AnyMemory says that the local side of a work request and what is exposed
+	// may be any memory, so that a Buffer made around bytes from elsewhere will
+	// do; otherwise it has to come from Memory.
 	AnyMemory bool
 }
 

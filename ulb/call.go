@@ -56,6 +56,10 @@ type Reply struct {
 	// result was placed into the sink, Msg.Bulk holds it with position
 	// xdr.AnyPos; otherwise it stands in the stream.
 	Msg xdr.Message
+	// SinkOffered says that the peer was to place the eligible result into the
+	// sink. One that stands in the stream nevertheless is a fault of the peer,
+	// and the call has failed (RFC 8166 section 6.1).
+	SinkOffered bool
 
 	release func()
 }
@@ -94,7 +98,8 @@ type Request struct {
 // goroutine of its own for every call; their number is bounded by the credits
 // granted. The reply is sent when respond is called, exactly once; its memory
 // may be used again when respond has returned. A handler that returns without
-// having called respond leaves the call unanswered.
+// having called respond leaves the call unanswered. Neither req nor respond may
+// be used after the handler has returned. ctx ends with the connection.
 type Handler func(ctx context.Context, req *Request, respond func(reply xdr.Message) error)
 
 // Limits are what a connection allows, as far as a client's choice of
