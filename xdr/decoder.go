@@ -15,8 +15,8 @@ var (
 	// receiver allows.
 	ErrRange = errors.New("xdr: value out of range")
 	// ErrBulk means that a bulk item moved beside the stream does not agree
-	// with its length word.
-	ErrBulk = errors.New("xdr: bulk item does not match its length word")
+	// with its length word, or that no bulk item belongs where it says.
+	ErrBulk = errors.New("xdr: bulk item does not match the stream")
 	// ErrTrailing means that bytes were left behind the last item.
 	ErrTrailing = errors.New("xdr: bytes behind the last item")
 )
@@ -32,8 +32,9 @@ func (e *DecodeError) Error() string { return fmt.Sprintf("%v (at offset %d)", e
 // Unwrap returns the cause, so that errors.Is finds ErrShort and the like.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// Decoder takes XDR items from a stream. What it returns aliases the stream;
-// it never allocates. Reset lets one decoder serve many messages.
+// Decoder takes XDR items from a stream. What it returns aliases the stream,
+// strings excepted; nothing is allocated for it. Reset lets one decoder serve
+// many messages.
 //
 // A Decoder is not safe for concurrent use.
 type Decoder struct {
@@ -81,6 +82,12 @@ func (d *Decoder) End() {
 
 func (d *Decoder) take(n int) []byte {
 	if d.err != nil {
+		return nil
+	}
+	// A bulk item that was passed over was moved from where none may be: what
+	// follows in the stream is not what it seems. AnyPos compares as largest.
+	if len(d.bulk) > 0 && uint(d.pos) > uint(d.bulk[0].Pos) {
+		d.Fail(ErrBulk)
 		return nil
 	}
 	if n < 0 || n > len(d.buf)-d.pos {
@@ -152,7 +159,7 @@ func (d *Decoder) String(max int) string { return string(d.Opaque(max)) }
 // that allocate in proportion to it use CountOf.
 func (d *Decoder) Count(max int) int {
 	n := d.Uint32()
-	if uint64(n) > uint64(max) {
+	if int64(n) > int64(max) { // signed: a negative max allows nothing
 		d.Fail(ErrRange)
 		return 0
 	}

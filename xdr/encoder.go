@@ -131,6 +131,7 @@ func (e *Encoder) Truncate(n int) {
 	}
 	e.buf = e.buf[:n]
 	for len(e.bulk) > 0 && e.bulk[len(e.bulk)-1].Pos > n {
+		e.bulk[len(e.bulk)-1] = Bulk{} // do not keep the payload alive
 		e.bulk = e.bulk[:len(e.bulk)-1]
 	}
 }

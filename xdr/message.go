@@ -46,7 +46,8 @@ func (m Message) Position(i int) int {
 }
 
 // AppendTo appends the whole message to dst, bulk items and padding spliced
-// in, and returns the extended slice.
+// in, and returns the extended slice. The items must have positions; AnyPos
+// will not do.
 func (m Message) AppendTo(dst []byte) []byte {
 	at := 0
 	for _, b := range m.Bulk {
