@@ -103,6 +103,16 @@ func (b *batch) end() {
 	b.bytes += fpduHeader + b.length + pad + crcLen
 }
 
+// terminate adds a Terminate message, the only one of its queue.
+func (b *batch) terminate(t *terminate) {
+	var p [terminateMax]byte
+	n := t.put(p[:])
+	b.begin(&segment{op: opTerminate, last: true, qn: queueTerminate, msn: 1}, n)
+	b.header(p[:n])
+	b.end()
+	b.cut()
+}
+
 // cut makes a piece of the pending run of small.
 func (b *batch) cut() {
 	if b.mark < len(b.small) {

@@ -21,14 +21,8 @@ func (q *QP) canSend() bool {
 	return q.state == stateOpen && !q.quiet && (q.nudgeDue || q.workReady() || !q.resp.empty())
 }
 
-// workReady reports whether the next work request may begin: an RDMA Read waits
-// while ORD of them are outstanding. The caller holds q.mu.
-func (q *QP) workReady() bool {
-	if q.sq.begun == q.sq.tail {
-		return false
-	}
-	return q.sq.at(q.sq.begun).op != rdma.OpRead || !q.rd.full()
-}
+// workReady reports whether work requests are waiting. The caller holds q.mu.
+func (q *QP) workReady() bool { return q.sq.begun < q.sq.tail }
 
 // wake starts the sending goroutine if there is something to do and nobody is
 // at it. The caller holds q.mu.
@@ -96,7 +90,7 @@ func (q *QP) awaitTurn() bool {
 // batch, and only while the socket takes it.
 func (q *QP) pump(block bool) error {
 	b := q.tx.b
-	for {
+	for !q.failing() {
 		if b.empty() {
 			if err := q.fill(); err != nil {
 				return err
@@ -112,9 +106,10 @@ func (q *QP) pump(block bool) error {
 		b.reset()
 		q.settleWritten()
 		if !block {
-			return nil
+			break
 		}
 	}
+	return nil
 }
 
 // fill makes a batch of what is waiting.
@@ -273,12 +268,7 @@ func (q *QP) finish() {
 		b.reset()
 	}
 	if term != nil {
-		var p [terminateMax]byte
-		n := term.put(p[:])
-		b.begin(&segment{op: opTerminate, last: true, qn: queueTerminate, msn: 1}, n)
-		b.header(p[:n])
-		b.end()
-		b.cut()
+		b.terminate(term)
 		_, _ = q.link.write(b, true) // the peer may be gone: then it needs no reason
 		b.reset()
 	}

@@ -23,11 +23,9 @@ const (
 	lingerTime = 500 * time.Millisecond
 )
 
-// Errors of QP's methods.
-var (
-	ErrQueueFull  = errors.New("iwarp: more work requests or receive buffers than the queue pair was made for")
-	ErrConnClosed = errors.New("iwarp: connection closed by this end")
-)
+// ErrQueueFull says that a batch or a set of receive buffers exceeds what the
+// queue pair was made for. Nothing of it was taken.
+var ErrQueueFull = errors.New("iwarp: more work requests or receive buffers than the queue pair was made for")
 
 // QP is a queue pair over one TCP connection. It implements rdma.QueuePair.
 //
@@ -59,6 +57,8 @@ type QP struct {
 	cq   compQueue
 	resp responseQueue
 	rd   readQueue
+
+	reads int // RDMA Reads posted whose completion was not polled yet
 
 	// sending is set while somebody has the right to send: a goroutine in
 	// Post, or the sending goroutine; handover gives it to the latter.
@@ -96,6 +96,7 @@ func newQP(conn net.Conn, cfg Config, o rdma.Options, a agreement, listening boo
 		info: rdma.Info{
 			Provider: "iwarp", LocalAddr: conn.LocalAddr().String(), RemoteAddr: conn.RemoteAddr().String(),
 			PrivateData: a.private, MaxSegment: maxSegment, MaxGather: maxGather, ReadDepth: a.ord, MaxSends: o.MaxSends,
+			AnyMemory: true,
 		},
 	}
 	q.info.Device = q.info.LocalAddr
@@ -157,13 +158,16 @@ func (q *QP) Receive(bufs ...*ulb.Buffer) error {
 
 // Post implements rdma.QueuePair.
 func (q *QP) Post(batch []rdma.WorkRequest) error {
-	octets := 0
+	octets, reads := 0, 0
 	for i := range batch {
 		n, err := q.checkWork(&batch[i])
 		if err != nil {
 			return err
 		}
 		octets += n
+		if batch[i].Op == rdma.OpRead {
+			reads++
+		}
 	}
 	q.mu.Lock()
 	if q.state != stateOpen {
@@ -174,10 +178,11 @@ func (q *QP) Post(batch []rdma.WorkRequest) error {
 		q.mu.Unlock()
 		return err
 	}
-	if !q.sq.room(len(batch)) {
+	if !q.sq.room(len(batch)) || q.reads+reads > q.agreed.ord {
 		q.mu.Unlock()
 		return ErrQueueFull
 	}
+	q.reads += reads
 	for i := range batch {
 		q.sq.push(&batch[i])
 	}
@@ -209,6 +214,9 @@ func (q *QP) checkWork(w *rdma.WorkRequest) (int, error) {
 	case rdma.OpRead:
 		if q.agreed.ord == 0 {
 			return 0, errors.New("iwarp: RDMA Read posted, but none was negotiated with the peer (ORD 0)")
+		}
+		if len(w.Local) != 1 {
+			return 0, fmt.Errorf("iwarp: RDMA Read into %d pieces of memory instead of one", len(w.Local))
 		}
 	case rdma.OpInvalidate:
 		if len(w.Local) > 0 {
@@ -263,9 +271,13 @@ func (q *QP) Poll(dst []rdma.Completion) (int, error) {
 	n := 0
 	for n < len(dst) && !q.cq.empty() {
 		dst[n] = q.cq.pop()
-		if dst[n].Op == rdma.OpReceive {
+		switch dst[n].Op {
+		case rdma.OpReceive:
 			q.rq.polled++
-		} else {
+		case rdma.OpRead:
+			q.reads--
+			q.sq.polled++
+		default:
 			q.sq.polled++
 		}
 		n++
@@ -282,7 +294,7 @@ func (q *QP) complete(c rdma.Completion) {
 // Disconnect implements rdma.QueuePair.
 func (q *QP) Disconnect(cause error) {
 	if cause == nil {
-		q.fail(fmt.Errorf("%w (peer %s)", ErrConnClosed, q.info.RemoteAddr), nil)
+		q.fail(fmt.Errorf("iwarp: connection to %s: %w", q.info.RemoteAddr, rdma.ErrClosed), nil)
 		return
 	}
 	var pe *rdma.ProtocolError
@@ -320,21 +332,20 @@ func (q *QP) fail(err error, term *terminate) {
 	q.enter(stateEnding)
 	q.err, q.term = err, term
 	q.sendCond.Signal()
-	if !started { // nothing is running that could end it
+	if started {
+		// Wake the receiving goroutine; give what is being written a little
+		// time. A closed connection refuses both, and needs neither.
+		_ = q.link.conn.SetReadDeadline(past)
+		_ = q.link.conn.SetWriteDeadline(time.Now().Add(lingerTime))
+	} else { // nothing is running that could end it
 		q.flush()
+		_ = q.link.conn.Close() // its end is what is wanted
 	}
 	q.mu.Unlock()
 	q.table.close()
 	if q.nudge != nil {
 		q.nudge.stop()
 	}
-	if !started {
-		_ = q.link.conn.Close() // its end is what is wanted
-		return
-	}
-	// Wake the receiving goroutine; give what is being written a little time.
-	_ = q.link.conn.SetReadDeadline(past)
-	_ = q.link.conn.SetWriteDeadline(time.Now().Add(lingerTime))
 }
 
 // failing reports whether the connection is coming to its end.

@@ -146,7 +146,8 @@ type pendingRead struct {
 	got   int    // octets in place
 }
 
-// readQueue holds this end's RDMA Reads; responses come in their order (RFC
+// readQueue holds this end's RDMA Reads, of which Post takes no more than fit;
+// responses come in their order (RFC
 // 5040 section 5.5, rule 20).
 type readQueue struct {
 	ring       []pendingRead
@@ -156,8 +157,6 @@ type readQueue struct {
 func (r *readQueue) init(ord int) { r.ring = make([]pendingRead, ord) }
 
 func (r *readQueue) empty() bool { return r.head == r.tail }
-
-func (r *readQueue) full() bool { return int(r.tail-r.head) == len(r.ring) }
 
 func (r *readQueue) first() *pendingRead { return &r.ring[r.head%uint64(len(r.ring))] }
 

@@ -30,14 +30,14 @@ type target struct {
 	stag   uint32
 	to     uint64
 
-	local []rdma.Gather // otherwise: pieces, from octet off of the first on
+	local rdma.Gather // otherwise, from its octet off on
 	off   int
 	crc   bool
 	sum   uint32
 }
 
-// lock returns the next contiguous piece of the target, which may be touched
-// until unlock. A nil target has none.
+// lock returns what is left of the target, which may be touched until unlock. A
+// nil target has nothing.
 func (t *target) lock() ([]byte, error) {
 	if t == nil {
 		return nil, nil
@@ -51,16 +51,11 @@ func (t *target) lock() ([]byte, error) {
 		}
 		return p, nil
 	}
-	for t.off == t.local[0].Len {
-		t.local, t.off = t.local[1:], 0
-	}
-	g := &t.local[0]
-	k := min(t.n, g.Len-t.off)
-	at := g.Off + t.off
-	return g.Buf.Data[at : at+k : at+k], nil
+	at := t.local.Off + t.off
+	return t.local.Buf.Data[at : at+t.n : at+t.n], nil
 }
 
-// placed counts octets stored at the start of the piece that lock returned.
+// placed counts octets stored at the start of what lock returned.
 func (t *target) placed(p []byte) {
 	if t == nil {
 		return
@@ -173,9 +168,8 @@ func (s *stream) copyOut(t *target) error {
 	return nil
 }
 
-// direct reads once into the target; if that completes the payload's current
-// piece, what is behind it comes along into the staging buffer. The piece may
-// be the last one or not: the buffer is empty, so order is kept.
+// direct reads once into the target; if that completes the payload, what is
+// behind it comes along into the staging buffer, which is empty.
 func (s *stream) direct(t *target) error {
 	before := t.n
 	s.r, s.w, s.want = 0, 0, minFill
