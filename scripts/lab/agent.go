@@ -29,7 +29,9 @@ const AgentAddr = "10.0.3.15:7"
 // The requester sends frameRun (JSON of runRequest), then frameStdin until
 // an empty one. The agent answers with frameStdout and frameStderr as they
 // come, and one frameExit (JSON of runResult) as the last. A requester that
-// closes the connection early has its script killed.
+// closes the connection early has its script killed; otherwise it closes once
+// it has the last frame, and the agent reads until then, because closing on
+// unread input would reset the connection and could take that frame along.
 const (
 	frameRun byte = iota + 1
 	frameStdin
@@ -40,6 +42,10 @@ const (
 
 // maxFrame bounds what either end accepts in one frame, in octets.
 const maxFrame = 64 << 10
+
+// lingerTime is how long the agent waits for a requester to take the last
+// frame and close.
+const lingerTime = 30 * time.Second
 
 type runRequest struct {
 	Token  string
@@ -148,8 +154,11 @@ func serveScript(conn net.Conn, token string) {
 		answer(runResult{Error: err.Error()})
 		return
 	}
+	gone := make(chan struct{}) // closed when the requester has gone, or talks nonsense
+	defer func() { <-gone }()
 	go func() {
-		defer cancel() // the requester is gone, or talks nonsense
+		defer close(gone)
+		defer cancel()
 		for {
 			kind, data, err := readFrame(r)
 			if err != nil || kind != frameStdin {
@@ -163,6 +172,7 @@ func serveScript(conn net.Conn, token string) {
 		}
 	}()
 	err = cmd.Wait()
+	conn.SetReadDeadline(time.Now().Add(lingerTime))
 	var exit *exec.ExitError
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):

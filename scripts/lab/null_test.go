@@ -1,0 +1,163 @@
+//go:build lab
+
+package lab
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// The lab's own probes speak just enough of the protocols to tell that a
+// server is there: a NULL call over iWARP, and calls over TCP. They are
+// written apart from the client on purpose, so that what they show is about
+// the server alone.
+
+const (
+	progNFS = 100003
+	nfsV4   = 4
+)
+
+// words makes big-endian octets of 32-bit words.
+func words(w ...uint32) (b []byte) {
+	for _, v := range w {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	return b
+}
+
+// callHeader is the RPC header of a call with no credentials.
+func callHeader(xid, proc uint32) []byte {
+	return words(xid, 0, 2, progNFS, nfsV4, proc, 0, 0, 0, 0)
+}
+
+// checkReply checks that msg begins with an accepted, successful reply and
+// returns the results.
+func checkReply(msg []byte, xid uint32) ([]byte, error) {
+	want := words(xid, 1, 0, 0, 0, 0) // a reply, accepted, no verifier, success
+	if len(msg) < len(want) || string(msg[:len(want)]) != string(want) {
+		return nil, fmt.Errorf("not a successful reply to %#x: % x", xid, msg[:min(len(msg), 64)])
+	}
+	return msg[len(want):], nil
+}
+
+// iwarpProbe is a connection with an NFS/RDMA server over iWARP.
+type iwarpProbe struct {
+	net.Conn
+	r   *bufio.Reader
+	msn uint32
+}
+
+// dialIWARP connects with MPA revision 2 (RFC 6581): no markers, no CRC, an
+// IRD and ORD of 16, and the private data of RFC 8797 behind them.
+func dialIWARP(addr string) (*iwarpProbe, error) {
+	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	p := &iwarpProbe{Conn: conn, r: bufio.NewReader(conn)}
+	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	const enhanced, reject = 0x10, 0x20
+	private := append(words(16<<16|16, 0xf6ab0e18), 1, 0, 3, 3)
+	request := append([]byte("MPA ID Req Frame"), enhanced, 2, 0, byte(len(private)))
+	if _, err := conn.Write(append(request, private...)); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	reply := make([]byte, 20)
+	_, err = io.ReadFull(p.r, reply)
+	if err == nil {
+		if string(reply[:16]) != "MPA ID Rep Frame" || reply[16]&reject != 0 || reply[17] != 2 {
+			err = fmt.Errorf("MPA reply % x", reply)
+		} else {
+			_, err = p.r.Discard(int(binary.BigEndian.Uint16(reply[18:])))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return p, nil
+}
+
+// fpdu wraps a ULPDU for the stream: length, padding, and a CRC of zero,
+// which nobody looks at.
+func fpdu(ulpdu []byte) []byte {
+	b := binary.BigEndian.AppendUint16(nil, uint16(len(ulpdu)))
+	b = append(b, ulpdu...)
+	for len(b)%4 != 0 {
+		b = append(b, 0)
+	}
+	return append(b, 0, 0, 0, 0)
+}
+
+// send sends msg with one RDMAP Send.
+func (p *iwarpProbe) send(msg []byte) error {
+	p.msn++
+	// Untagged and last, DDP 1; RDMAP 1, Send; queue 0, offset 0.
+	head := append([]byte{0x41, 0x43}, words(0, 0, p.msn, 0)...)
+	_, err := p.Write(fpdu(append(head, msg...)))
+	return err
+}
+
+// nudge sends an RDMA Write of no octets, which wakes a siw that has missed
+// the arrival of the first Send.
+func (p *iwarpProbe) nudge() error {
+	_, err := p.Write(fpdu(append([]byte{0xc1, 0x40}, words(0, 0, 0)...)))
+	return err
+}
+
+// receive returns the payload of the next Send, which has to fit one FPDU.
+func (p *iwarpProbe) receive() ([]byte, error) {
+	var length [2]byte
+	if _, err := io.ReadFull(p.r, length[:]); err != nil {
+		return nil, err
+	}
+	n := int(binary.BigEndian.Uint16(length[:]))
+	rest := make([]byte, (2+n+3)/4*4-2+4)
+	if _, err := io.ReadFull(p.r, rest); err != nil {
+		return nil, err
+	}
+	if n < 18 || rest[0] != 0x41 || rest[1] != 0x43 {
+		return nil, fmt.Errorf("not a Send: % x", rest[:min(n, 32)])
+	}
+	return rest[18:n], nil
+}
+
+// null makes a NULL call in one RDMA_MSG.
+func (p *iwarpProbe) null(xid uint32) error {
+	msg := append(words(xid, 1, 32, 0, 0, 0, 0), callHeader(xid, 0)...)
+	if err := p.send(msg); err != nil {
+		return err
+	}
+	p.SetReadDeadline(time.Now().Add(time.Second))
+	_, err := p.r.Peek(1)
+	p.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := p.nudge(); err != nil {
+			return err
+		}
+	}
+	reply, err := p.receive()
+	if err != nil {
+		return err
+	}
+	if len(reply) < 28 || string(reply[:8]) != string(words(xid, 1)) || string(reply[12:28]) != string(words(0, 0, 0, 0)) {
+		return fmt.Errorf("not an RDMA_MSG without chunks: % x", reply[:min(len(reply), 64)])
+	}
+	_, err = checkReply(reply[28:], xid)
+	return err
+}
+
+// nullIWARP connects, makes one NULL call and disconnects.
+func nullIWARP(addr string) error {
+	p, err := dialIWARP(addr)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return p.null(0x1abe1)
+}
