@@ -64,6 +64,7 @@ type Pool struct {
 	closed bool
 	used   int               // bytes allocated, free buffers included
 	out    int               // buffers handed out
+	outLen int               // bytes handed out
 	free   map[int][]*Buffer // by class
 	queue  []*waiting        // in the order of arrival
 }
@@ -208,6 +209,7 @@ func (p *Pool) take(c int) (*Buffer, error) {
 func (p *Pool) handOut(b *Buffer) {
 	b.out = true
 	p.out++
+	p.outLen += len(b.Data)
 }
 
 func (p *Pool) put(b *Buffer) {
@@ -218,6 +220,7 @@ func (p *Pool) put(b *Buffer) {
 	}
 	b.out = false
 	p.out--
+	p.outLen -= len(b.Data)
 	if p.closed {
 		p.drop(b)
 		return
@@ -261,6 +264,14 @@ func (p *Pool) Used() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.used
+}
+
+// Tight reports whether more than half of the pool's bytes are handed out:
+// whoever can do without a buffer should not keep it then.
+func (p *Pool) Tight() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.outLen > p.limit/2
 }
 
 // Close frees idle buffers and fails those who wait; buffers still in use are
