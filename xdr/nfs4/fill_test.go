@@ -71,6 +71,12 @@ func (f *filler) value(v reflect.Value, name string) {
 	case *Status:
 		*p = statuses[f.r.IntN(len(statuses))]
 		return
+	case *SetTime:
+		f.fields(v)
+		if !p.Client {
+			p.Time = Time{}
+		}
+		return
 	case *Content:
 		f.fields(v)
 		if p.Hole {
