@@ -161,3 +161,53 @@ func nullIWARP(addr string) error {
 	defer p.Close()
 	return p.null(0x1abe1)
 }
+
+// tcpCall makes one RPC over TCP and returns the results.
+func tcpCall(conn net.Conn, xid, proc uint32, args []byte) ([]byte, error) {
+	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	msg := append(callHeader(xid, proc), args...)
+	if _, err := conn.Write(append(words(1<<31|uint32(len(msg))), msg...)); err != nil {
+		return nil, err
+	}
+	var mark [4]byte
+	if _, err := io.ReadFull(conn, mark[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(mark[:])
+	if n>>31 == 0 || n&^(1<<31) > 1<<16 {
+		return nil, fmt.Errorf("record mark %#x", n)
+	}
+	reply := make([]byte, n&^(1<<31))
+	if _, err := io.ReadFull(conn, reply); err != nil {
+		return nil, err
+	}
+	return checkReply(reply, xid)
+}
+
+// probeTCP connects, makes a NULL call and an EXCHANGE_ID of the given minor
+// version, and disconnects. The client record that the server made expires.
+func probeTCP(addr string, minor uint32) error {
+	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := tcpCall(conn, 1, 0, nil); err != nil {
+		return fmt.Errorf("NULL: %w", err)
+	}
+	const exchangeID = 42
+	owner := "lab probe"
+	// No tag, one operation; verifier, owner padded to 12, no flags, no state protection, no implementation id.
+	args := words(0, minor, 1, exchangeID, 0x1ab, 0x1ab, uint32(len(owner)))
+	args = append(append(args, owner...), 0, 0, 0)
+	args = append(args, words(0, 0, 0)...)
+	res, err := tcpCall(conn, 2, 1, args)
+	if err != nil {
+		return fmt.Errorf("EXCHANGE_ID: %w", err)
+	}
+	// Status of the compound, empty tag, one result, its number and status.
+	if want := words(0, 0, 1, exchangeID, 0); len(res) < len(want) || string(res[:len(want)]) != string(want) {
+		return fmt.Errorf("EXCHANGE_ID: % x", res[:min(len(res), 64)])
+	}
+	return nil
+}

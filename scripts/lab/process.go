@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -57,7 +56,7 @@ func (p *process) end(ctx context.Context) {
 // stop asks the process to end, and kills it when it has not done so after
 // the grace time.
 func (p *process) stop(sig syscall.Signal, grace time.Duration) {
-	p.signal(sig)
+	p.cmd.Process.Signal(sig) // fails only when it has ended already
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	p.end(ctx)
@@ -73,12 +72,6 @@ func (p *process) kill() {
 		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	})
 	<-p.done
-}
-
-func (p *process) signal(sig syscall.Signal) {
-	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return // it has ended already
-	}
 }
 
 // ended tells without waiting whether the process has ended.

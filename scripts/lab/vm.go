@@ -50,7 +50,7 @@ type Options struct {
 	// TmpfsMiB is the size of the exported tmpfs; 0 is half of Memory.
 	TmpfsMiB int
 	// Dir is where the machine's own files go, in a directory that Close
-	// removes; empty is $TMPDIR, else /var/tmp, which unlike /tmp is on disk.
+	// removes; empty is $TMPDIR, else /var/tmp.
 	Dir string
 	// Log gets what the building of the image and of the machine's agent has
 	// to say; nil is os.Stderr.
@@ -80,15 +80,21 @@ func (o *Options) defaults() {
 	if o.Accel == "" {
 		o.Accel = "tcg"
 	}
-	if o.Dir == "" {
-		o.Dir = os.Getenv("TMPDIR")
-	}
-	if o.Dir == "" {
-		o.Dir = "/var/tmp"
-	}
 	if o.Log == nil {
 		o.Log = os.Stderr
 	}
+}
+
+// tempDir is where temporary files of some size go unless dir says so: $TMPDIR,
+// else /var/tmp, which unlike /tmp is on disk everywhere.
+func tempDir(dir string) string {
+	if dir == "" {
+		dir = os.Getenv("TMPDIR")
+	}
+	if dir == "" {
+		dir = "/var/tmp"
+	}
+	return dir
 }
 
 // VM is a running virtual machine with the kernel's NFS server in it.
@@ -125,7 +131,7 @@ func Start(ctx context.Context, o Options) (_ *VM, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(o.Dir, "nfsrdma-lab-vm-")
+	dir, err := os.MkdirTemp(tempDir(o.Dir), "nfsrdma-lab-vm-")
 	if err != nil {
 		return nil, err
 	}
