@@ -47,6 +47,10 @@ func (v *ReferringCallList) Decode(d *xdr.Decoder) {
 
 // CBSequenceArgs takes a slot of the back channel; it is the first operation of every
 // CB_COMPOUND (RFC 8881 section 20.9).
+//
+//	+------------+-------+--------+-----------+---------+------------------+
+//	| session 16 | seq 4 | slot 4 | highest 4 | cache 4 | referring    ..  |
+//	+------------+-------+--------+-----------+---------+------------------+
 type CBSequenceArgs struct {
 	SessionID     SessionID
 	SequenceID    uint32 // one more than that of the slot's last request
@@ -119,6 +123,10 @@ func (r *CBSequenceRes) Decode(d *xdr.Decoder) {
 }
 
 // CBCompoundArgs are the arguments of CB_COMPOUND (RFC 8881 section 20).
+//
+//	+---------+---------+---------+---------+------+------+------+------+--
+//	| tag  .. | minor 4 | ident 4 | count 4 | op 4 | args | op 4 | args | ..
+//	+---------+---------+---------+---------+------+------+------+------+--
 type CBCompoundArgs struct {
 	Tag           string
 	Minor         uint32

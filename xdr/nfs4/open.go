@@ -65,6 +65,14 @@ const (
 )
 
 // OpenArgs opens a regular file, and may create it (RFC 8881 section 18.16).
+//
+//	+---------+----------+--------+-------------+----------+
+//	| seqid 4 | access 4 | deny 4 | client id 8 | owner .. |
+//	+---------+----+-----+--------+---+---------+----------+
+//	| create 0/1 4 | mode 4 | attributes and verifier ..   |
+//	+---------+----+--------+---------+--------------------+
+//	| claim 4 | name, stateid or delegation type        .. |
+//	+---------+--------------------------------------------+
 type OpenArgs struct {
 	Seqid       uint32 // not used in minor version 1
 	ShareAccess uint32

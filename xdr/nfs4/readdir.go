@@ -157,7 +157,7 @@ func (l *EntryList) Reset(args *ReadDirArgs, buf []byte) {
 }
 
 // Add appends an entry and tells whether it did: an entry that would exceed
-// the limits is left out, and the list is complete. DirCount is only a hint,
+// the limits is left out, and the list is complete (see also Err). DirCount is only a hint,
 // so it does not keep out the first entry. If not even that fits, the answer
 // is ErrTooSmall (RFC 8881 section 18.23.3).
 func (l *EntryList) Add(entry *Entry) bool {
@@ -170,7 +170,7 @@ func (l *EntryList) Add(entry *Entry) bool {
 	l.enc.Uint64(entry.Cookie)
 	l.enc.Opaque(entry.Name)
 	entry.Attrs.Encode(&l.enc)
-	if l.enc.Len() > l.max {
+	if l.enc.Len() > l.max || l.enc.Err() != nil {
 		l.enc.Truncate(at)
 		return false
 	}

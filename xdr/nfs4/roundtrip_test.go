@@ -157,4 +157,16 @@ func TestResultsBeginWithStatus(t *testing.T) {
 			t.Errorf("%v: Failure encodes to %x", n, got.Stream)
 		}
 	}
+	for n := range cbOpNames {
+		r := NewCBRes(n)
+		d := stream(ErrDelay)
+		r.Decode(d)
+		d.End()
+		if d.Err() != nil || r.Result() != ErrDelay {
+			t.Errorf("%v: result %v, error %v", n, r.Result(), d.Err())
+		}
+		if got := encode(t, r); !bytes.Equal(got.Stream, []byte{0, 0, 0x27, 0x18}) {
+			t.Errorf("%v: failure encodes to %x", n, got.Stream)
+		}
+	}
 }

@@ -5,9 +5,9 @@ import "nfsrdma-fuse/xdr"
 // SequenceArgs takes a slot of a session; it is the first operation of nearly every
 // COMPOUND (RFC 8881 section 18.46).
 //
-//	+------------+-------+-------+-----------+---------+
+//	+------------+-------+--------+-----------+---------+
 //	| session 16 | seq 4 | slot 4 | highest 4 | cache 4 |
-//	+------------+-------+-------+-----------+---------+
+//	+------------+-------+--------+-----------+---------+
 type SequenceArgs struct {
 	SessionID     SessionID
 	SequenceID    uint32 // one more than that of the slot's last request
@@ -55,6 +55,10 @@ const (
 )
 
 // SequenceRes is the result of SEQUENCE.
+//
+//	+----------+------------+-------+--------+-----------+----------+---------+
+//	| status 4 | session 16 | seq 4 | slot 4 | highest 4 | target 4 | flags 4 |
+//	+----------+------------+-------+--------+-----------+----------+---------+
 type SequenceRes struct {
 	Status              Status
 	SessionID           SessionID

@@ -77,6 +77,10 @@ func (v *GSSHandle) Encode(e *xdr.Encoder) { e.Opaque(*v) }
 func (v *GSSHandle) Decode(d *xdr.Decoder) { *v = d.Opaque(MaxGSSHandle) }
 
 // ExchangeIDArgs introduces a client to a server (RFC 8881 section 18.35).
+//
+//	+------------+----------+---------+-----------+------------+---------+------+
+//	| verifier 8 | owner .. | flags 4 | protect 4 | its arm .. | 0 / 1 4 | impl |
+//	+------------+----------+---------+-----------+------------+---------+------+
 type ExchangeIDArgs struct {
 	Verf    Verifier // changes when the client loses its state
 	OwnerID []byte   // at most MaxOwner bytes; the same for all instances of the client
@@ -261,6 +265,10 @@ func (r *ExchangeIDRes) Decode(d *xdr.Decoder) {
 
 // ChannelAttrs are the limits of one direction of a session (RFC 8881 section
 // 18.36.3). Sizes are in bytes and count the whole RPC message.
+//
+//	+-------+-----------+-----------+----------+-------+---------+-------+-------+
+//	| pad 4 | request 4 | reply   4 | cached 4 | ops 4 | slots 4 | 0/1 4 | ird 4 |
+//	+-------+-----------+-----------+----------+-------+---------+-------+-------+
 type ChannelAttrs struct {
 	HeaderPadSize         uint32
 	MaxRequestSize        uint32
