@@ -192,7 +192,8 @@ func (r *RestoreFHRes) Encode(e *xdr.Encoder) { e.Uint32(uint32(r.Status)) }
 // Decode implements Res.
 func (r *RestoreFHRes) Decode(d *xdr.Decoder) { r.Status = Status(d.Uint32()) }
 
-// LookupArgs makes an entry of the current directory the current filehandle (RFC 8881 section 18.13).
+// LookupArgs makes an entry of the current directory the current filehandle
+// (RFC 8881 section 18.13).
 type LookupArgs struct {
 	Name string
 }
@@ -227,7 +228,8 @@ func (r *LookupRes) Encode(e *xdr.Encoder) { e.Uint32(uint32(r.Status)) }
 // Decode implements Res.
 func (r *LookupRes) Decode(d *xdr.Decoder) { r.Status = Status(d.Uint32()) }
 
-// LookupPArgs makes the parent of the current directory the current filehandle (RFC 8881 section 18.14).
+// LookupPArgs makes the parent of the current directory the current filehandle
+// (RFC 8881 section 18.14).
 type LookupPArgs struct{}
 
 // Op implements Args.
