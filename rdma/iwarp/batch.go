@@ -33,6 +33,7 @@ type batch struct {
 	crc     bool
 	sum     uint32
 	length  int    // of the ULPDU being added
+	late    int    // octets before its pad that are not in sum yet
 	scratch []byte // for connections that cannot gather
 }
 
@@ -67,14 +68,6 @@ func (b *batch) begin(seg *segment, n int) {
 	}
 }
 
-// header adds the fixed content of a control message, which is copied.
-func (b *batch) header(p []byte) {
-	b.small = append(b.small, p...)
-	if b.crc {
-		b.sum = crcAdd(b.sum, p)
-	}
-}
-
 // payload adds payload. It must stay unchanged until the batch is written.
 func (b *batch) payload(p []byte) {
 	if len(p) == 0 {
@@ -98,9 +91,17 @@ func (b *batch) end() {
 	b.small = b.small[:at+pad+crcLen]
 	clear(b.small[at:])
 	if b.crc {
-		putCRC(b.small[at+pad:], crcAdd(b.sum, b.small[at:at+pad]))
+		putCRC(b.small[at+pad:], crcAdd(b.sum, b.small[at-b.late:at+pad]))
 	}
+	b.late = 0
 	b.bytes += fpduHeader + b.length + pad + crcLen
+}
+
+// readRequest adds an RDMA Read Request.
+func (b *batch) readRequest(msn uint32, req *readRequest) {
+	b.begin(&segment{op: opReadRequest, last: true, qn: queueRead, msn: msn}, readRequestLen)
+	req.put(b.extend(readRequestLen))
+	b.end()
 }
 
 // terminate adds a Terminate message, the only one of its queue.
@@ -108,9 +109,18 @@ func (b *batch) terminate(t *terminate) {
 	var p [terminateMax]byte
 	n := t.put(p[:])
 	b.begin(&segment{op: opTerminate, last: true, qn: queueTerminate, msn: 1}, n)
-	b.header(p[:n])
+	copy(b.extend(n), p[:n])
 	b.end()
 	b.cut()
+}
+
+// extend makes room for n octets of payload in the batch's own memory; end
+// checksums what the caller stores there.
+func (b *batch) extend(n int) []byte {
+	at := len(b.small)
+	b.small = b.small[:at+n]
+	b.late = n
+	return b.small[at:]
 }
 
 // cut makes a piece of the pending run of small.

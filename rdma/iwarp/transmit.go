@@ -146,13 +146,8 @@ func (t *transmitter) endWork() {
 }
 
 func (t *transmitter) addReadRequest() {
-	var p [readRequestLen]byte
-	req := readRequest{sinkSTag: t.sink, size: uint32(t.w.length),
-		srcSTag: uint32(t.w.remote.Handle), srcTO: t.w.remote.Offset}
-	req.put(p[:])
-	t.b.begin(&segment{op: opReadRequest, last: true, qn: queueRead, msn: t.readMSN}, len(p))
-	t.b.header(p[:])
-	t.b.end()
+	t.b.readRequest(t.readMSN, &readRequest{sinkSTag: t.sink, size: uint32(t.w.length),
+		srcSTag: uint32(t.w.remote.Handle), srcTO: t.w.remote.Offset})
 	t.endWork()
 }
 
