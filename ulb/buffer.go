@@ -247,6 +247,10 @@ func (p *Pool) serve() {
 	}
 }
 
+// Limit returns the number of bytes that the pool holds at most. Whoever keeps
+// buffers for long has to leave room for those that come and go.
+func (p *Pool) Limit() int { return p.limit }
+
 func (p *Pool) drop(b *Buffer) {
 	p.used -= len(b.Data)
 	p.mem.Free(b.Data, b.Region)
