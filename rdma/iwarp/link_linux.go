@@ -52,7 +52,10 @@ func (o *readOp) call(fd uintptr) bool {
 		}
 	}
 	if errno == 0 {
-		o.dst.placed(dst[:min(int(n), len(dst))])
+		raceReceive()
+		k := min(int(n), len(dst))
+		raceWrite(dst[:k])
+		o.dst.placed(dst[:k])
 	}
 	o.dst.unlock()
 	o.iov = [2]syscall.Iovec{}
@@ -106,7 +109,9 @@ func (o *writeOp) call(fd uintptr) bool {
 			o.iov[k].Base = &p[0]
 			o.iov[k].SetLen(len(p))
 			k++
+			raceRead(p)
 		}
+		raceSend()
 		n, _, errno := syscall.Syscall(syscall.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&o.iov[0])), uintptr(k))
 		clear(o.iov[:k])
 		b.unlock()

@@ -243,7 +243,7 @@ func (q *QP) checkWork(w *rdma.WorkRequest) (int, error) {
 
 // Expose implements rdma.QueuePair.
 func (q *QP) Expose(buf *ulb.Buffer, off, n int, access rdma.Access) (rdma.Remote, error) {
-	if off < 0 || n < 0 || n > maxSegment || off > len(buf.Data) || n > len(buf.Data)-off {
+	if off < 0 || n < 1 || n > maxSegment || off > len(buf.Data) || n > len(buf.Data)-off {
 		return rdma.Remote{}, fmt.Errorf("iwarp: cannot expose bytes %d+%d of a buffer of %d", off, n, len(buf.Data))
 	}
 	if access != rdma.RemoteRead && access != rdma.RemoteWrite {

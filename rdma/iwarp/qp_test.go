@@ -32,22 +32,28 @@ func pattern(n int, seed byte) *ulb.Buffer {
 // pair returns two connected queue pairs with posted receive buffers of 4 KiB.
 func pair(t testing.TB, client, server Config) (c, s *QP) {
 	t.Helper()
+	o := options()
+	o.Prepare = func(q rdma.QueuePair) error { return post(q, 32) }
+	return connect(t, client, server, o, o)
+}
+
+// connect returns two connected queue pairs.
+func connect(t testing.TB, client, server Config, co, so rdma.Options) (c, s *QP) {
+	t.Helper()
 	l, err := Listen("127.0.0.1:0", server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	o := options()
-	o.Prepare = func(q rdma.QueuePair) error { return post(q, 32) }
 	got := make(chan rdma.QueuePair, 1)
 	go func() {
-		q, err := l.Accept(t.Context(), o)
+		q, err := l.Accept(t.Context(), so)
 		if err != nil {
 			t.Error(err)
 		}
 		got <- q
 	}()
-	q, err := (&Connector{Config: client}).Connect(t.Context(), l.Addr().String(), o)
+	q, err := (&Connector{Config: client}).Connect(t.Context(), l.Addr().String(), co)
 	if err != nil {
 		t.Fatal(err)
 	}
