@@ -1,0 +1,108 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"nfsrdma-fuse/xdr/nfs4"
+)
+
+// cacheState tells whether the kernel's cached data of a file is still the
+// file's: which change attribute (RFC 8881 section 5.8.1.4) belongs to it.
+//
+// A change attribute that is new tells nothing about who made the change, so
+// own changes are marked before they are sent:
+//
+//	          attributes with a new change attribute
+//	clean ------------------------------------------> clean, data dropped
+//	  |
+//	  | own change begins            attributes arrive
+//	  +-----------------> changing ---------------------> clean, data kept,
+//	                                                      but shared
+//	clean, shared: the change that was taken for ours may have been another's
+//	as well; the next open drops the data
+//
+// Attributes that come back with an own change itself, and those read when a
+// file is flushed, close the gap in which others count as ours, so they do not
+// leave it shared.
+type cacheState struct {
+	change   uint64 // that the cached data belongs to
+	known    bool   // change has a value
+	changing int    // own changes on their way
+	changed  bool   // own changes since change was read
+	shared   bool
+}
+
+// begin marks that an own change is on its way.
+func (s *cacheState) begin() {
+	s.changing++
+	s.changed = true
+}
+
+// end says that an own change has been answered.
+func (s *cacheState) end() { s.changing-- }
+
+// observe takes a change attribute and tells whether cached data has to be
+// dropped. exact says that no change of others can hide behind an own one.
+func (s *cacheState) observe(change uint64, exact bool) (drop bool) {
+	if s.known && change != s.change {
+		if s.changed {
+			if !exact {
+				s.shared = true
+			}
+		} else {
+			drop = true
+			s.shared = false
+		}
+	}
+	s.change, s.known = change, true
+	s.changed = s.changing > 0
+	return drop
+}
+
+// open takes the change attribute that came with an open and tells whether
+// cached data may be kept: only if it surely belongs to this change.
+func (s *cacheState) open(change uint64) (keep bool) {
+	keep = s.known && change == s.change && !s.changed && !s.shared
+	s.change, s.known = change, true
+	s.changed = s.changing > 0
+	s.shared = false
+	return keep
+}
+
+// note takes the attributes that arrived for a node and has the kernel drop
+// what it has cached of a file that somebody else has changed. It must be
+// called without locks: the kernel waits for pages whose requests we answer.
+func (b *bridge) note(n *node, a *nfs4.Attrs, exact bool) {
+	if n.typ != fuse.S_IFREG || !a.Has(nfs4.AttrChange) {
+		return
+	}
+	n.mu.Lock()
+	drop := n.cache.observe(a.Change, exact)
+	n.mu.Unlock()
+	if drop {
+		b.stats.dropped.Add(1)
+		b.dropCache(n)
+	}
+}
+
+// dropCache has the kernel drop the data and attributes of a node. The kernel
+// says ENOENT if it has none.
+func (b *bridge) dropCache(n *node) {
+	if s := b.server.Load(); s != nil {
+		s.InodeNotify(n.id, 0, 0)
+	}
+}
+
+// change marks an own change of a file; the function it returns says that it
+// has been answered.
+func (b *bridge) change(n *node) (answered func()) {
+	n.mu.Lock()
+	n.cache.begin()
+	n.mu.Unlock()
+	return func() {
+		n.mu.Lock()
+		n.cache.end()
+		n.mu.Unlock()
+		n.touch(b)
+	}
+}

@@ -1,0 +1,240 @@
+package fusefs
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"nfsrdma-fuse/nfsclient"
+	"nfsrdma-fuse/ulb"
+	"nfsrdma-fuse/xdr/nfs4"
+)
+
+// The way of file data:
+//
+//	READ   kernel -> Read -> file.Read: the data lies in a payload buffer
+//	       -> readResult -> go-fuse writes it to the kernel from there
+//	       -> Done: the buffer returns to its pool
+//	WRITE  kernel -> go-fuse's memory -> Write -> file.Write copies it once
+//	FLUSH  (close) and FSYNC: file.Sync; the data is stable afterwards
+//
+// Read-ahead and write-back carry no credentials of a caller; what is done
+// through an open file is done in the name of who opened it.
+
+// fileHandle is an open file.
+type fileHandle struct {
+	node  *node
+	file  file
+	write bool
+	dirty atomic.Bool // written to since the last flush
+}
+
+// Open implements fuse.RawFileSystem.
+func (b *bridge) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	o := b.begin(cancel, &in.InHeader)
+	n := b.nodes.get(in.NodeId)
+	if n == nil {
+		return o.end(errNoNode)
+	}
+	r := nfsclient.OpenRequest{FH: n.fh}
+	r.Read, r.Write = accessMode(in.Flags)
+	r.Truncate = in.Flags&unix.O_TRUNC != 0
+	if r.Truncate && !r.Write { // O_RDONLY|O_TRUNC truncates on Linux
+		r.Write = true
+	}
+	n.opened()
+	answered := func() {}
+	if r.Truncate {
+		answered = b.change(n)
+	}
+	f, _, attrs, err := b.c.Open(o, o.cred, r)
+	answered()
+	if err != nil {
+		b.removeSilly(o, n.closed())
+		return o.end(err)
+	}
+	b.fillOpen(n, f, r.Write, attrs, out)
+	return o.end(nil)
+}
+
+// accessMode translates the access mode of open(2). The kernel opens programs
+// for execution with mode 3 or read-only; both read.
+func accessMode(flags uint32) (read, write bool) {
+	switch flags & unix.O_ACCMODE {
+	case unix.O_WRONLY:
+		return false, true
+	case unix.O_RDWR:
+		return true, true
+	}
+	return true, false
+}
+
+// fillOpen enters an open file and fills in the answer.
+func (b *bridge) fillOpen(n *node, f file, write bool, attrs *nfs4.Attrs, out *fuse.OpenOut) {
+	out.Fh = b.handles.addFile(&fileHandle{node: n, file: f, write: write})
+	keep := false
+	if attrs.Has(nfs4.AttrChange) {
+		n.mu.Lock()
+		keep = n.cache.open(attrs.Change)
+		n.mu.Unlock()
+	}
+	if keep {
+		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
+		b.stats.kept.Add(1)
+	}
+	if !write {
+		out.OpenFlags |= fuse.FOPEN_NOFLUSH // nothing to write back at close
+	}
+}
+
+// Create implements fuse.RawFileSystem.
+func (b *bridge) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
+	o := b.begin(cancel, &in.InHeader)
+	dir := b.nodes.get(in.NodeId)
+	if dir == nil {
+		return o.end(errNoNode)
+	}
+	r := nfsclient.OpenRequest{
+		Dir: dir.fh, Name: name, Create: true,
+		Exclusive: in.Flags&unix.O_EXCL != 0,
+		Truncate:  in.Flags&unix.O_TRUNC != 0,
+		Attrs:     modeAttrs(in.Mode),
+	}
+	r.Read, r.Write = accessMode(in.Flags)
+	if r.Truncate && !r.Write {
+		r.Write = true
+	}
+	f, fh, attrs, err := b.c.Open(o, o.cred, r)
+	dir.touch(b)
+	if err != nil {
+		return o.end(err)
+	}
+	n := b.nodes.enter(dentry{dir.id, name}, fh, attrs)
+	n.opened()
+	b.fillOpen(n, f, r.Write, attrs, &out.OpenOut)
+	b.entry(n, attrs, &out.EntryOut)
+	return o.end(nil)
+}
+
+// Read implements fuse.RawFileSystem.
+func (b *bridge) Read(cancel <-chan struct{}, in *fuse.ReadIn, _ []byte) (fuse.ReadResult, fuse.Status) {
+	o := b.beginQuiet(cancel, &in.InHeader)
+	h := b.handles.file(in.Fh)
+	if h == nil {
+		return nil, o.end(unix.EBADF)
+	}
+	buf, n, _, err := h.file.Read(o, int64(in.Offset), int(in.Size))
+	if err != nil {
+		return nil, o.end(err)
+	}
+	if n == 0 {
+		// go-fuse does not call Done of an empty result.
+		buf.Release()
+		return fuse.ReadResultData(nil), o.end(nil)
+	}
+	b.stats.bytesRead.Add(uint64(n))
+	return newReadResult(buf, n), o.end(nil)
+}
+
+// readResult hands a payload buffer to the kernel. go-fuse writes what Slices
+// returns to the kernel with writev(2) and calls Done when that is done, so the
+// data is not copied in this process.
+type readResult struct {
+	buf    *ulb.Buffer
+	slices [1][]byte
+}
+
+func newReadResult(buf *ulb.Buffer, n int) *readResult {
+	r := &readResult{buf: buf}
+	r.slices[0] = buf.Data[:n]
+	return r
+}
+
+// Size implements fuse.ReadResult.
+func (r *readResult) Size() int { return len(r.slices[0]) }
+
+// Slices is what go-fuse looks for to send a result without a copy.
+func (r *readResult) Slices() ([][]byte, fuse.Status) { return r.slices[:], fuse.OK }
+
+// Bytes implements fuse.ReadResult, for callers that want one copy.
+func (r *readResult) Bytes(buf []byte) ([]byte, fuse.Status) {
+	return buf[:copy(buf, r.slices[0])], fuse.OK
+}
+
+// Done implements fuse.ReadResult.
+func (r *readResult) Done() {
+	r.slices[0] = nil
+	r.buf.Release()
+	r.buf = nil
+}
+
+// Write implements fuse.RawFileSystem.
+func (b *bridge) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+	o := b.beginQuiet(cancel, &in.InHeader)
+	h := b.handles.file(in.Fh)
+	if h == nil {
+		return 0, o.end(unix.EBADF)
+	}
+	answered := b.change(h.node)
+	h.dirty.Store(true)
+	n, err := h.file.Write(o, int64(in.Offset), data)
+	answered()
+	b.stats.bytesWritten.Add(uint64(n))
+	if n > 0 {
+		// What was written counts; the error will meet the next write.
+		return uint32(n), o.end(nil)
+	}
+	return 0, o.end(err)
+}
+
+// Flush implements fuse.RawFileSystem. It is called for every close(2), before
+// that returns: data must be stable then, and the change attribute known that
+// belongs to it.
+func (b *bridge) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
+	o := b.beginQuiet(cancel, &in.InHeader)
+	h := b.handles.file(in.Fh)
+	if h == nil {
+		return o.end(unix.EBADF)
+	}
+	if !h.dirty.Swap(false) {
+		return o.end(nil)
+	}
+	if err := h.file.Sync(o); err != nil {
+		h.dirty.Store(true)
+		return o.end(err)
+	}
+	o.cred = b.groups.cred(in.Caller)
+	if attrs, err := b.c.GetAttr(o, o.cred, h.node.fh); err == nil {
+		b.note(h.node, attrs, true)
+	}
+	return o.end(nil)
+}
+
+// Fsync implements fuse.RawFileSystem.
+func (b *bridge) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
+	o := b.beginQuiet(cancel, &in.InHeader)
+	h := b.handles.file(in.Fh)
+	if h == nil {
+		return o.end(unix.EBADF)
+	}
+	return o.end(h.file.Sync(o))
+}
+
+// Release implements fuse.RawFileSystem. Nobody waits for it.
+func (b *bridge) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
+	if h := b.handles.takeFile(in.Fh); h != nil {
+		b.stats.requests.Add(1)
+		b.release(h)
+	}
+}
+
+func (b *bridge) release(h *fileHandle) {
+	ctx, cancel := b.background()
+	defer cancel()
+	if err := h.file.Close(ctx); err != nil && !errors.Is(err, nfs4.ErrStale) {
+		b.o.Log.WithError(err).Warn("closing a file: data may not have reached the server")
+	}
+	b.removeSilly(ctx, h.node.closed())
+}
