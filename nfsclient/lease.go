@@ -30,6 +30,3 @@ func (l *lease) renewed(sent time.Time) {
 // the period, which leaves the other half for a lost connection and a second
 // attempt.
 func (l *lease) due() time.Time { return l.last.Add(l.period / 2) }
-
-// expired tells whether the server may have let the lease expire.
-func (l *lease) expired(now time.Time) bool { return now.Sub(l.last) >= l.period }

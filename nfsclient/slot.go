@@ -132,9 +132,6 @@ func (t *slotTable) settle(id int) { t.answered(id) }
 // retire takes slot id out of use for the rest of the session.
 func (t *slotTable) retire(id int) { t.set(id, slotRetired) }
 
-// sequence returns the sequence id of the request on slot id.
-func (t *slotTable) sequence(id int) uint32 { return t.slots[id].seq }
-
 // outstanding tells whether the request with that sequence id holds slot id
 // and has not been answered: the test for referring calls of a callback
 // (RFC 8881 section 2.10.6.3).

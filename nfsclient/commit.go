@@ -1,0 +1,155 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nfsrdma-fuse/xdr/nfs4"
+)
+
+// addDirty hands acknowledged data to the ledger of its file.
+func (c *Client) addDirty(n *node, d dirty) {
+	w := &n.writes
+	w.mu.Lock()
+	w.ledger.add(d)
+	c.state.pages.set(n, w.ledger.size)
+	w.mu.Unlock()
+}
+
+// makeRoom waits until n more bytes of uncommitted data may be held, by
+// committing the files that have waited longest.
+func (c *Client) makeRoom(ctx context.Context, n int) error {
+	for {
+		old := c.state.pages.oldest(n, c.maxDirty())
+		if old == nil {
+			return nil
+		}
+		if err := c.syncNode(ctx, old); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			// It is not this writer's failure. Those who have the file open
+			// learn of it.
+			old.writes.mu.Lock()
+			old.writes.lost.add(err)
+			old.writes.mu.Unlock()
+		}
+	}
+}
+
+// maxDirty is the limit on memory held for uncommitted data. It leaves the
+// larger part of the transport's pool to the data under way.
+func (c *Client) maxDirty() int {
+	return min(c.opt.MaxUncommitted, c.pool.Load().Limit()/2)
+}
+
+// syncNode brings everything that was acknowledged of a file before the call to
+// stable storage. A failure other than of the context means that the data is lost.
+func (c *Client) syncNode(ctx context.Context, n *node) error {
+	w := &n.writes
+	w.mu.Lock()
+	if w.ledger.empty() {
+		w.mu.Unlock()
+		return nil
+	}
+	mark := w.ledger.mark()
+	file := w.ledger.entries[0].file
+	w.mu.Unlock()
+
+	verf, err := c.sendCommit(ctx, n, file)
+	if err == nil {
+		w.mu.Lock()
+		stale := w.ledger.committed(mark, verf)
+		w.mu.Unlock()
+		if stale {
+			err = c.rewrite(ctx, n, mark, verf)
+		}
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+		w.mu.Lock()
+		w.ledger.discard(mark)
+		w.mu.Unlock()
+	}
+	c.account(n)
+	return err
+}
+
+// account brings the account of uncommitted memory up to date with a node's
+// ledger.
+func (c *Client) account(n *node) {
+	w := &n.writes
+	w.mu.Lock()
+	c.state.pages.set(n, w.ledger.size)
+	w.mu.Unlock()
+}
+
+// sendCommit commits the whole file. No open is needed for that, only the
+// right to write.
+func (c *Client) sendCommit(ctx context.Context, n *node, f *File) (nfs4.Verifier, error) {
+	r := c.newRequest(f.open.cred)
+	r.addPutFH(n.fh)
+	r.commit = nfs4.CommitArgs{}
+	r.add(&r.commit, &r.commitRes)
+	if err := c.do(ctx, r); err != nil {
+		return nfs4.Verifier{}, err
+	}
+	verf := r.commitRes.Verf
+	r.free()
+	return verf, nil
+}
+
+// rewrite writes again what a COMMIT sent at mark has found to be lost, one
+// WRITE after the other in the order of the first time, straight to stable storage.
+func (c *Client) rewrite(ctx context.Context, n *node, mark uint64, verf nfs4.Verifier) error {
+	w := &n.writes
+	if err := w.beginRewrite(ctx); err != nil {
+		return opError(nfs4.OpWrite, err)
+	}
+	defer w.endRewrite()
+	c.log.Info("server has lost unstable data in a restart, writing it again")
+	var order uint64
+	for {
+		w.mu.Lock()
+		d, ok := w.ledger.next(order, mark, verf)
+		w.mu.Unlock()
+		if !ok {
+			return nil
+		}
+		order = d.order
+		if err := c.rewriteOne(ctx, n, d); err != nil {
+			return opError(nfs4.OpWrite, err)
+		}
+	}
+}
+
+// rewriteOne writes one entry again. Until the server has answered, the buffer
+// belongs to the request; so it goes out with a copy if the wait is given up.
+func (c *Client) rewriteOne(ctx context.Context, n *node, d dirty) error {
+	for done := 0; done < d.n; {
+		buf, err := c.pool.Load().Get(ctx, d.n-done)
+		if err != nil {
+			return err
+		}
+		m := copy(buf.Data[:d.n-done], d.buf.Data[done:d.n])
+		r := c.newRequest(d.file.open.cred)
+		r.buf = buf
+		r.writes = &n.writes
+		r.order = n.writes.track(d.off+int64(done), m)
+		if err := d.file.sendWrite(ctx, r, buf, d.off+int64(done), m, nfs4.FileSync); err != nil {
+			return err
+		}
+		count, how := int(r.writeRes.Count), r.writeRes.Committed
+		r.free()
+		if how != nfs4.FileSync {
+			return fmt.Errorf("%w: data not on stable storage as was asked", ErrProtocol)
+		}
+		done += count
+		c.stats.rewritten.Add(uint64(count))
+	}
+	w := &n.writes
+	w.mu.Lock()
+	w.ledger.rewritten(d.order)
+	w.mu.Unlock()
+	return nil
+}

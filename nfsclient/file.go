@@ -1,0 +1,455 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"nfsrdma-fuse/ulb"
+	"nfsrdma-fuse/xdr"
+	"nfsrdma-fuse/xdr/nfs4"
+)
+
+// File is an open file. It is safe for concurrent use.
+type File struct {
+	c      *Client
+	open   *openShare
+	access uint32 // share access
+	closed atomic.Bool
+	seen   atomic.Uint64 // lost writes that this file has been told of
+}
+
+// maxParallel bounds the pieces of one large read or write that are in flight.
+const maxParallel = 4
+
+// FH returns the filehandle; it must not be changed.
+func (f *File) FH() FH { return f.open.node.fh }
+
+// Read reads up to n bytes at off into a buffer of the transport, which the
+// caller owns: the data is buf.Data[:got], and the caller releases it. got is
+// less than n only at the end of the file, which eof tells. n is best not
+// greater than Limits.RSize: more takes several READs and a copy.
+func (f *File) Read(ctx context.Context, off int64, n int) (buf *ulb.Buffer, got int, eof bool, err error) {
+	if off < 0 || n < 0 {
+		return nil, 0, false, opError(nfs4.OpRead, nfs4.ErrInval)
+	}
+	if rsize := f.c.rsize(); n > rsize {
+		return f.readPieces(ctx, off, n, rsize)
+	}
+	buf, got, eof, err = f.readOnce(ctx, off, n)
+	if err == nil && !eof && got < n {
+		got, eof, err = f.readRest(ctx, buf.Data[:n], off, got)
+	}
+	if err != nil {
+		buf.Release()
+		return nil, 0, false, err
+	}
+	return buf, got, eof, nil
+}
+
+// readOnce sends one READ. If it fails buf is nil.
+func (f *File) readOnce(ctx context.Context, off int64, n int) (buf *ulb.Buffer, got int, eof bool, err error) {
+	c := f.c
+	// Some servers write the padding of the data into the chunk as well, so
+	// what is asked for and the room for it are multiples of four.
+	count := xdr.PadLen(n)
+	buf, err = c.pool.Load().Get(ctx, max(count, 4))
+	if err != nil {
+		return nil, 0, false, opError(nfs4.OpRead, err)
+	}
+	r := c.newRequest(f.open.cred)
+	r.buf = buf
+	r.call.Sink, r.call.SinkLen = buf, count
+	r.addPutFH(f.open.node.fh)
+	r.read = nfs4.ReadArgs{Offset: uint64(off), Count: uint32(count)}
+	r.add(&r.read, &r.readRes)
+	for try := 0; ; try++ {
+		if r.read.StateID, err = c.pick(f.open, nfs4.ShareAccessRead); err != nil {
+			r.free()
+			return nil, 0, false, opError(nfs4.OpRead, err)
+		}
+		_, status, err := c.exec(ctx, r)
+		if err != nil {
+			return nil, 0, false, opError(nfs4.OpRead, err)
+		}
+		if status == nfs4.OK {
+			break
+		}
+		if stateTrouble(status) && try < maxStateTries {
+			err = c.restate(ctx, f.open, nfs4.ShareAccessRead, r.read.StateID, status)
+			if err == nil {
+				continue
+			}
+		} else {
+			err = status
+		}
+		r.free()
+		return nil, 0, false, opError(nfs4.OpRead, err)
+	}
+	res := &r.readRes
+	if len(res.Data) > count {
+		r.free()
+		return nil, 0, false, opError(nfs4.OpRead, fmt.Errorf("%w: %d bytes where %d were asked for", ErrProtocol, len(res.Data), count))
+	}
+	if !res.Beside {
+		copy(buf.Data, res.Data)
+	}
+	got, eof = len(res.Data), res.EOF
+	if got > n {
+		got, eof = n, false
+	}
+	r.buf = nil // the caller's now
+	r.free()
+	return buf, got, eof, nil
+}
+
+// readRest goes on after a short READ, into what is left of dst behind got.
+// A server may return less than was asked for at any time, but an application is
+// owed everything up to the end of the file.
+func (f *File) readRest(ctx context.Context, dst []byte, off int64, got int) (int, bool, error) {
+	rsize := f.c.rsize()
+	for got < len(dst) {
+		buf, n, eof, err := f.readOnce(ctx, off+int64(got), min(len(dst)-got, rsize))
+		if err != nil {
+			return got, false, err
+		}
+		copy(dst[got:], buf.Data[:n])
+		buf.Release()
+		got += n
+		if eof {
+			return got, true, nil
+		}
+		if n == 0 {
+			return got, false, opError(nfs4.OpRead, fmt.Errorf("%w: no data and not at the end of the file", ErrProtocol))
+		}
+	}
+	return got, false, nil
+}
+
+// readPieces reads more than one READ can carry.
+func (f *File) readPieces(ctx context.Context, off int64, n, rsize int) (*ulb.Buffer, int, bool, error) {
+	if n > f.c.pool.Load().Max() {
+		n = f.c.pool.Load().Max()
+	}
+	whole, err := f.c.pool.Load().Get(ctx, n)
+	if err != nil {
+		return nil, 0, false, opError(nfs4.OpRead, err)
+	}
+	type piece struct {
+		got int
+		eof bool
+		err error
+	}
+	pieces := make([]piece, (n+rsize-1)/rsize)
+	parallel(len(pieces), func(i int) {
+		at := i * rsize
+		dst := whole.Data[at:min(at+rsize, n)]
+		p := &pieces[i]
+		p.got, p.eof, p.err = f.readRest(ctx, dst, off+int64(at), 0)
+	})
+	got := 0
+	for i, p := range pieces {
+		if p.err != nil {
+			whole.Release()
+			return nil, 0, false, p.err
+		}
+		got += p.got
+		if p.eof || p.got < min(rsize, n-i*rsize) {
+			return whole, got, p.eof, nil
+		}
+	}
+	return whole, got, false, nil
+}
+
+// parallel calls f for 0 to n-1, up to maxParallel of them at once.
+func parallel(n int, f func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, maxParallel) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Write writes data at off. When it returns, the server has the data but may
+// lose it by a restart; a copy is kept until Sync, so that it can be written
+// again. data may be used again when Write has returned. If the error is not
+// nil, the first n bytes were written.
+func (f *File) Write(ctx context.Context, off int64, data []byte) (n int, err error) {
+	if off < 0 || off > math.MaxInt64-int64(len(data)) {
+		return 0, opError(nfs4.OpWrite, nfs4.ErrFBig)
+	}
+	wsize := f.c.wsize()
+	if len(data) <= wsize {
+		return f.writePiece(ctx, off, data)
+	}
+	type piece struct {
+		n   int
+		err error
+	}
+	pieces := make([]piece, (len(data)+wsize-1)/wsize)
+	parallel(len(pieces), func(i int) {
+		at := i * wsize
+		p := &pieces[i]
+		p.n, p.err = f.writePiece(ctx, off+int64(at), data[at:min(at+wsize, len(data))])
+	})
+	for _, p := range pieces {
+		n += p.n
+		if p.err != nil {
+			return n, p.err
+		}
+	}
+	return n, nil
+}
+
+// writePiece writes what fits into one WRITE, with more of them if the server
+// takes less.
+func (f *File) writePiece(ctx context.Context, off int64, data []byte) (n int, err error) {
+	for n < len(data) {
+		m, err := f.writeOnce(ctx, off+int64(n), data[n:])
+		if err != nil {
+			return n, opError(nfs4.OpWrite, err)
+		}
+		n += m
+	}
+	return n, nil
+}
+
+// writeOnce sends one WRITE.
+func (f *File) writeOnce(ctx context.Context, off int64, data []byte) (n int, err error) {
+	c, node := f.c, f.open.node
+	if err := c.makeRoom(ctx, len(data)); err != nil {
+		return 0, err
+	}
+	buf, err := c.pool.Load().Get(ctx, len(data))
+	if err != nil {
+		return 0, err
+	}
+	copy(buf.Data, data)
+	order, err := node.writes.begin(ctx, off, len(data))
+	if err != nil {
+		buf.Release()
+		return 0, err
+	}
+	r := c.newRequest(f.open.cred)
+	r.buf = buf
+	r.writes, r.order = &node.writes, order
+	if err := f.sendWrite(ctx, r, buf, off, len(data), nfs4.Unstable); err != nil {
+		return 0, err
+	}
+	res := &r.writeRes
+	n = int(res.Count)
+	if res.Committed != nfs4.FileSync {
+		r.buf = nil // the ledger's now
+		c.addDirty(node, dirty{order: order, off: off, n: n, buf: buf, verf: res.Verf, file: f})
+	}
+	r.free()
+	return n, nil
+}
+
+// sendWrite carries out a WRITE of the first n bytes of buf. When it fails the
+// request is not the caller's any more.
+func (f *File) sendWrite(ctx context.Context, r *request, buf *ulb.Buffer, off int64, n int, stable nfs4.StableHow) (err error) {
+	c := f.c
+	r.call.ArgBuf = buf
+	r.addPutFH(f.open.node.fh)
+	r.write = nfs4.WriteArgs{Offset: uint64(off), Stable: stable, Data: buf.Data[:n]}
+	r.add(&r.write, &r.writeRes)
+	w, order := r.writes, r.order
+	for try := 0; ; try++ {
+		if r.write.StateID, err = c.pick(f.open, nfs4.ShareAccessWrite); err != nil {
+			r.free()
+			return err
+		}
+		_, status, err := c.exec(ctx, r)
+		if err != nil {
+			if w != nil {
+				w.abandon(order) // unless it has ended already
+			}
+			return err
+		}
+		if status == nfs4.OK {
+			if got := r.writeRes.Count; got == 0 || got > uint32(n) {
+				r.free()
+				return fmt.Errorf("%w: %d bytes of %d written", ErrProtocol, got, n)
+			}
+			return nil
+		}
+		if stateTrouble(status) && try < maxStateTries {
+			err = c.restate(ctx, f.open, nfs4.ShareAccessWrite, r.write.StateID, status)
+			if err == nil {
+				continue
+			}
+		} else {
+			err = status
+		}
+		r.free()
+		return err
+	}
+}
+
+// Sync waits until everything written to the file, through this or any other
+// File of this client, is on stable storage.
+func (f *File) Sync(ctx context.Context) error {
+	node := f.open.node
+	mine := f.c.syncNode(ctx, node)
+	node.writes.mu.Lock()
+	seen, others := node.writes.lost.since(f.seen.Load())
+	node.writes.mu.Unlock()
+	f.seen.Store(seen)
+	if mine != nil {
+		return mine
+	}
+	return others
+}
+
+// Close syncs and closes the file. The server is told even if ctx is done: then
+// by the client, later. The error is that of the sync.
+func (f *File) Close(ctx context.Context) error {
+	if f.closed.Swap(true) {
+		return opError(nfs4.OpClose, io.ErrClosedPipe)
+	}
+	err := f.Sync(ctx)
+	if ctx.Err() == nil {
+		f.release()
+		if f.c.settleShare(ctx, f.open) == nil {
+			f.gone()
+			return err
+		}
+		f.c.spawn(func(ctx context.Context) {
+			_ = f.c.settleShare(ctx, f.open)
+			f.gone()
+		})
+		return err
+	}
+	// What is left is done by the client: the data may still have to be
+	// written again with this file's stateid before that is closed.
+	f.c.spawn(func(ctx context.Context) {
+		if err := f.c.syncNode(ctx, f.open.node); err != nil {
+			f.c.log.WithError(err).Warn("data of a closed file not brought to stable storage")
+		}
+		f.release()
+		_ = f.c.settleShare(ctx, f.open)
+		f.gone()
+	})
+	if err == nil {
+		err = opError(nfs4.OpClose, ctx.Err())
+	}
+	return err
+}
+
+// release takes back the file's share.
+func (f *File) release() {
+	s := &f.c.state
+	s.mu.Lock()
+	f.open.release(f.access)
+	s.mu.Unlock()
+}
+
+// gone drops the file's references.
+func (f *File) gone() {
+	s := &f.c.state
+	s.mu.Lock()
+	delete(s.files, f)
+	n := f.open.node
+	if f.open.needed() == 0 && !f.open.held && len(f.open.turn) == 0 && n.shares[f.open.cred.key] == f.open {
+		delete(n.shares, f.open.cred.key)
+	}
+	s.unref(n)
+	s.mu.Unlock()
+}
+
+// settleShare tells the server to close or downgrade what is not needed any more.
+// It returns an error only if it could not be told.
+func (c *Client) settleShare(ctx context.Context, o *openShare) error {
+	if err := o.take(ctx); err != nil {
+		return err
+	}
+	defer o.leave()
+	var pause backoff
+	for {
+		c.state.mu.Lock()
+		do, sid, access := o.next()
+		c.state.mu.Unlock()
+		var err error
+		switch do {
+		case shareKeep:
+			return nil
+		case shareClose:
+			err = c.sendClose(ctx, o, sid)
+		case shareDowngrade:
+			err = c.sendDowngrade(ctx, o, sid, access)
+		}
+		if err == nil {
+			continue
+		}
+		status, ok := statusOf(err)
+		if !ok {
+			if ctx.Err() != nil || errors.Is(err, ErrClosed) {
+				return err
+			}
+			// The request could not be made sense of; there is no better one.
+			c.log.WithError(err).Warn("file not closed at the server")
+			return nil
+		}
+		c.state.mu.Lock()
+		switch {
+		case status == nfs4.ErrOldStateID && pause.n < 8:
+			// An OPEN of this owner has overtaken us; its reply brings the
+			// newer seqid, and perhaps a reason to keep the file open.
+		case status == nfs4.ErrOldStateID:
+			o.sid.Seq++ // the reply was never seen: an abandoned OPEN
+		case do == shareClose:
+			o.closed(sid) // it is not there any more
+		default:
+			o.granted = o.needed()
+		}
+		c.state.mu.Unlock()
+		if !stateTrouble(status) {
+			c.log.WithError(err).Warn("server refuses to close a file")
+		}
+		if status == nfs4.ErrOldStateID {
+			if err := pause.wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *Client) sendClose(ctx context.Context, o *openShare, sid nfs4.StateID) error {
+	r := c.newRequest(o.cred)
+	r.addPutFH(o.node.fh)
+	r.closeArgs = nfs4.CloseArgs{StateID: sid}
+	r.change(&r.closeArgs, &r.closeRes)
+	if err := c.do(ctx, r); err != nil {
+		return err
+	}
+	r.free()
+	c.state.mu.Lock()
+	o.closed(sid)
+	c.state.mu.Unlock()
+	return nil
+}
+
+func (c *Client) sendDowngrade(ctx context.Context, o *openShare, sid nfs4.StateID, access uint32) error {
+	r := c.newRequest(o.cred)
+	r.addPutFH(o.node.fh)
+	res := new(nfs4.OpenDowngradeRes)
+	r.change(&nfs4.OpenDowngradeArgs{StateID: sid, ShareAccess: access}, res)
+	if err := c.do(ctx, r); err != nil {
+		return err
+	}
+	r.free()
+	c.state.mu.Lock()
+	o.downgraded(res.StateID, access)
+	c.state.mu.Unlock()
+	return nil
+}

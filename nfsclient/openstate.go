@@ -1,0 +1,132 @@
+package nfsclient
+
+import (
+	"fmt"
+
+	"nfsrdma-fuse/xdr/nfs4"
+)
+
+// share is what one open owner has open of one file: a machine without I/O.
+// The server keeps one stateid for it, however often the owner opens the file,
+// and counts up its seqid with every OPEN, OPEN_DOWNGRADE and CLOSE (RFC 8881
+// section 8.2.2, 18.16.4). It is not safe for concurrent use.
+//
+//	            opened              closing            closed
+//	absent --------------> open --------------> ... -----------> absent
+//	                       |  ^                  |
+//	                       |  +------------------+  opened meanwhile
+//	                       | lose
+//	                       +--------> lost         (until reopened or released)
+//
+// Replies may arrive in another order than the server worked in: seqids put
+// them right.
+type share struct {
+	sid     nfs4.StateID
+	held    bool   // the server has the state sid
+	granted uint32 // access that the server has granted to sid
+	counts  [4]int // opens of ours, by access
+	lost    error  // why the state cannot be had again
+}
+
+// newerSeq tells whether seqid a is newer than b: they wrap around, passing
+// over zero (RFC 8881 section 8.2.2).
+func newerSeq(a, b uint32) bool { return int32(a-b) > 0 }
+
+// opened notes a successful OPEN.
+func (s *share) opened(sid nfs4.StateID, access uint32) {
+	s.counts[access]++
+	s.grant(sid, access)
+}
+
+// grant takes over a stateid that an OPEN for access has returned.
+func (s *share) grant(sid nfs4.StateID, access uint32) {
+	switch {
+	case !s.held || sid.Other != s.sid.Other:
+		// New state: the server had closed the old one before this OPEN, even
+		// if the reply to the CLOSE is still to come.
+		s.sid, s.held, s.granted, s.lost = sid, true, access, nil
+	default:
+		s.granted |= access
+		if newerSeq(sid.Seq, s.sid.Seq) {
+			s.sid.Seq = sid.Seq
+		}
+	}
+}
+
+// needed returns the access that the remaining opens need together.
+func (s *share) needed() uint32 {
+	var n uint32
+	for access, count := range s.counts {
+		if count > 0 {
+			n |= uint32(access)
+		}
+	}
+	return n
+}
+
+// shareAction says what to tell the server after an open was released.
+type shareAction uint8
+
+const (
+	shareKeep shareAction = iota
+	shareDowngrade
+	shareClose
+)
+
+// release takes back one open.
+func (s *share) release(access uint32) {
+	if s.counts[access] == 0 {
+		panic(fmt.Sprintf("nfsclient: open for access %d released twice", access))
+	}
+	s.counts[access]--
+}
+
+// next returns what the server has to be told, if anything, to bring it from
+// what it has granted to what is needed.
+func (s *share) next() (do shareAction, sid nfs4.StateID, access uint32) {
+	need := s.needed()
+	switch {
+	case !s.held:
+		return shareKeep, nfs4.StateID{}, 0
+	case need == 0:
+		return shareClose, s.sid, 0
+	case need != s.granted:
+		return shareDowngrade, s.sid, need
+	}
+	return shareKeep, nfs4.StateID{}, 0
+}
+
+// closed notes that the server has closed sid, or does not have it any more.
+func (s *share) closed(sid nfs4.StateID) {
+	if s.held && s.sid.Other == sid.Other {
+		s.sid, s.held, s.granted = nfs4.StateID{}, false, 0
+	}
+}
+
+// downgraded notes a successful OPEN_DOWNGRADE.
+func (s *share) downgraded(sid nfs4.StateID, access uint32) {
+	if !s.held || s.sid.Other != sid.Other {
+		return
+	}
+	if newerSeq(sid.Seq, s.sid.Seq) {
+		// An OPEN with a newer seqid has granted more since.
+		s.sid.Seq = sid.Seq
+		s.granted = access
+	}
+}
+
+// lose gives the state up: the server does not have it and will not give it
+// again.
+func (s *share) lose(why error) {
+	s.sid, s.held, s.granted = nfs4.StateID{}, false, 0
+	s.lost = why
+}
+
+// stateID returns the stateid for I/O: with seqid zero, so that opens of the
+// same file do not make it old on its way (RFC 8881 section 8.2.2).
+func (s *share) stateID() (nfs4.StateID, error) {
+	if s.lost != nil {
+		return nfs4.StateID{}, s.lost
+	}
+	return nfs4.StateID{Other: s.sid.Other}, nil
+}

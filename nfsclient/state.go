@@ -1,0 +1,244 @@
+package nfsclient
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"nfsrdma-fuse/xdr/nfs4"
+)
+
+// state is what the client has at the server: open files and delegations.
+type state struct {
+	mu     sync.Mutex // guards what follows; nothing is waited for while it is held
+	nodes  map[string]*node
+	files  map[*File]struct{}
+	delegs delegations
+
+	pages uncommitted
+}
+
+func (s *state) init() {
+	s.nodes = make(map[string]*node)
+	s.files = make(map[*File]struct{})
+	s.pages.nodes = make(map[*node]holding)
+}
+
+// node is a file of which the client has state. It exists as long as anything
+// refers to it.
+type node struct {
+	fh FH
+
+	// The following are guarded by state.mu.
+
+	refs   int
+	shares map[string]*openShare // by the key of the credential
+	deleg  *delegation
+
+	writes writes
+}
+
+// openShare is what one owner has open of a node. Its share is guarded by
+// state.mu.
+type openShare struct {
+	share
+	node *node
+	cred *credential
+	// turn is held while the server is told to close or downgrade the share, or
+	// while it is opened again after a loss: one thing at a time.
+	turn chan struct{}
+}
+
+// node returns the node of a filehandle with a new reference. Called with mu
+// held.
+func (s *state) node(fh FH) *node {
+	n := s.nodes[string(fh)]
+	if n == nil {
+		n = &node{fh: fh.Clone(), shares: make(map[string]*openShare)}
+		n.writes.init()
+		s.nodes[string(n.fh)] = n
+	}
+	n.refs++
+	return n
+}
+
+// unref drops a reference. Called with mu held.
+func (s *state) unref(n *node) {
+	if n.refs--; n.refs == 0 {
+		delete(s.nodes, string(n.fh))
+	}
+}
+
+// share returns what an owner has open of a node. Called with mu held.
+func (n *node) share(cred *credential) *openShare {
+	o := n.shares[cred.key]
+	if o == nil {
+		o = &openShare{node: n, cred: cred, turn: make(chan struct{}, 1)}
+		n.shares[cred.key] = o
+	}
+	return o
+}
+
+// stats adds what is held to a snapshot.
+func (s *state) stats(out *Stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out.OpenFiles = len(s.files)
+	out.Delegations = s.delegs.held
+	out.Uncommitted = s.pages.size()
+}
+
+func sortByUse(d []*delegation) {
+	slices.SortFunc(d, func(a, b *delegation) int { return cmp.Compare(a.used, b.used) })
+}
+
+// take makes it the caller's turn at a share.
+func (o *openShare) take(ctx context.Context) error {
+	select {
+	case o.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (o *openShare) leave() { <-o.turn }
+
+// pick returns the stateid to use for I/O with that access: a delegation's if there
+// is one that covers it, otherwise the open's (RFC 8881 section 8.2.5).
+func (c *Client) pick(o *openShare, access uint32) (nfs4.StateID, error) {
+	s := &c.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := o.node.deleg; d != nil && d.covers(access) {
+		s.delegs.use(d)
+		return nfs4.StateID{Other: d.sid.Other}, nil
+	}
+	return o.stateID()
+}
+
+// stateTrouble tells whether a status says that the stateid was not good.
+func stateTrouble(s nfs4.Status) bool {
+	switch s {
+	case nfs4.ErrBadStateID, nfs4.ErrStaleStateID, nfs4.ErrOldStateID, nfs4.ErrExpired,
+		nfs4.ErrAdminRevoked, nfs4.ErrDelegRevoked:
+		return true
+	}
+	return false
+}
+
+// maxStateTries bounds how often one operation gets itself a new stateid.
+const maxStateTries = 5
+
+// restate is called when the server has refused stateid used for I/O on o.
+// When it returns nil, it is worth trying again with what pick returns.
+func (c *Client) restate(ctx context.Context, o *openShare, access uint32, used nfs4.StateID, status nfs4.Status) error {
+	now, err := c.pick(o, access)
+	if err != nil {
+		return err
+	}
+	if now.Other != used.Other {
+		return nil // it was replaced meanwhile
+	}
+	s := &c.state
+	s.mu.Lock()
+	d := s.delegs.find(used)
+	if d != nil {
+		s.delegs.gone(d)
+		s.unref(d.node)
+	}
+	s.mu.Unlock()
+	if d != nil {
+		c.freeStateID(ctx, used, status)
+		return nil
+	}
+	return c.reopen(ctx, o, used, status)
+}
+
+// reopen opens a share again whose stateid the server has dropped.
+func (c *Client) reopen(ctx context.Context, o *openShare, used nfs4.StateID, status nfs4.Status) error {
+	if err := o.take(ctx); err != nil {
+		return err
+	}
+	defer o.leave()
+	s := &c.state
+	s.mu.Lock()
+	if !o.held || o.sid.Other != used.Other {
+		err := o.lost
+		s.mu.Unlock()
+		return err
+	}
+	sid := o.sid
+	s.mu.Unlock()
+	c.freeStateID(ctx, sid, status)
+	return c.claim(ctx, o, nfs4.ClaimFH, false)
+}
+
+// claim opens a share again, by its filehandle: after a restart of the server
+// (ClaimPrevious) or as a new open (ClaimFH). If the server refuses for good the share
+// is lost, unless it refuses to reclaim.
+func (c *Client) claim(ctx context.Context, o *openShare, how nfs4.ClaimType, urgent bool) error {
+	s := &c.state
+	s.mu.Lock()
+	access := o.needed()
+	s.mu.Unlock()
+	if access == 0 {
+		return nil
+	}
+	r := c.newRequest(o.cred)
+	r.urgent = urgent
+	r.addPutFH(o.node.fh)
+	r.open = nfs4.OpenArgs{
+		ShareAccess: access | nfs4.WantNoDeleg,
+		Owner:       nfs4.OpenOwner{Owner: []byte(o.cred.key)},
+		Claim:       how,
+	}
+	if how == nfs4.ClaimPrevious {
+		r.open.ShareAccess = access
+	}
+	r.change(&r.open, &r.openRes)
+	err := c.do(ctx, r)
+	if err == nil {
+		s.mu.Lock()
+		o.grant(r.openRes.StateID, access)
+		s.mu.Unlock()
+		c.granted(o.node, o.cred, &r.openRes.Delegation, nil)
+		r.free()
+		return nil
+	}
+	status, ok := statusOf(err)
+	if !ok {
+		return err
+	}
+	switch status {
+	case nfs4.ErrNoGrace, nfs4.ErrReclaimBad, nfs4.ErrReclaimConflict:
+		if how == nfs4.ClaimPrevious {
+			return err
+		}
+	case nfs4.ErrBadSession, nfs4.ErrDeadSession, nfs4.ErrStaleClientID:
+		return err
+	}
+	c.log.WithError(err).Warn("open file lost at the server")
+	s.mu.Lock()
+	o.lose(&Error{Op: "OPEN", Err: fmt.Errorf("%w (%v)", ErrStateLost, status)})
+	err = o.lost
+	s.mu.Unlock()
+	return err
+}
+
+// freeStateID tells the server that the client knows of the loss of a stateid;
+// until then it goes on raising status flags (RFC 8881 section 18.38).
+func (c *Client) freeStateID(ctx context.Context, sid nfs4.StateID, status nfs4.Status) {
+	switch status {
+	case nfs4.ErrExpired, nfs4.ErrAdminRevoked, nfs4.ErrDelegRevoked:
+	default:
+		return // it does not know the stateid any more
+	}
+	r := c.newRequest(c.self)
+	r.add(&nfs4.FreeStateIDArgs{StateID: sid}, new(nfs4.FreeStateIDRes))
+	if c.do(ctx, r) == nil {
+		r.free()
+	}
+}
