@@ -217,6 +217,9 @@ func results(t testing.TB, o outcome) string {
 
 // echo answers every call with its own arguments.
 func echo(_ context.Context, req *ulb.Request, respond func(xdr.Message) error) {
+	if len(req.Msg.Stream) < rpc.CallHeaderLen {
+		return
+	}
 	xid, _, _ := rpc.Peek(req.Msg.Stream)
 	_ = respond(xdr.Message{Stream: replyTo(xid, string(req.Msg.Stream[rpc.CallHeaderLen:]))})
 }

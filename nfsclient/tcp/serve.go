@@ -17,7 +17,9 @@ type served struct {
 	sent     chan error // from the writer
 	answered bool
 
-	respond func(xdr.Message) error // made once
+	// Made once, so that they cost no allocation for each call.
+	respond func(xdr.Message) error
+	start   func()
 }
 
 var (
@@ -49,7 +51,7 @@ func (c *Conn) readCall() error {
 	s.rec = rec
 	s.req = ulb.Request{Msg: xdr.Message{Stream: rec.message()}, ReplyMax: c.cfg.maxRecord()}
 	c.served.Add(1)
-	go s.run()
+	go s.start()
 	return nil
 }
 
@@ -79,7 +81,7 @@ func (c *Conn) newServed() *served {
 		return s
 	}
 	s := &served{conn: c, sent: make(chan error, 1)}
-	s.respond = s.answer
+	s.respond, s.start = s.answer, s.run
 	return s
 }
 
