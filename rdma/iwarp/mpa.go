@@ -311,7 +311,7 @@ func (e *RejectedError) Error() string {
 	case e.IRD == 0:
 		s += ": this end offered no inbound RDMA Reads (IRD 0), which a storage server needs; offer at least 1"
 	case e.Enhanced && e.PeerORD > e.IRD && e.PeerORD != depthManual:
-		s += fmt.Sprintf(": it asks for %d RDMA Reads and this end offered %d; offer as many", e.PeerORD, e.IRD)
+		s += fmt.Sprintf(": it may need %d inbound RDMA Reads where this end offered %d", e.PeerORD, e.IRD)
 	default:
 		s += ": no service there takes RDMA connections with these parameters; " +
 			"see that the NFS server listens for RDMA on this port (/proc/fs/nfsd/portlist) and what its kernel log says"

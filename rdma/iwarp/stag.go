@@ -42,13 +42,17 @@ func (s *stagSource) next() uint32 {
 
 func (s *stagSource) encrypt(v uint32) uint32 {
 	l, r := uint16(v>>16), uint16(v)
-	for round := range byte(4) {
-		s.in[0] = round
-		binary.BigEndian.PutUint16(s.in[1:], r)
-		s.block.Encrypt(s.out[:], s.in[:])
-		l, r = r, l^binary.BigEndian.Uint16(s.out[:])
+	for i := range byte(4) {
+		l, r = r, l^s.round(i, r)
 	}
 	return uint32(l)<<16 | uint32(r)
+}
+
+func (s *stagSource) round(i byte, v uint16) uint16 {
+	s.in[0] = i
+	binary.BigEndian.PutUint16(s.in[1:], v)
+	s.block.Encrypt(s.out[:], s.in[:])
+	return binary.BigEndian.Uint16(s.out[:])
 }
 
 // base returns an unpredictable page-aligned tagged offset that looks like an
