@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +38,19 @@ type Options struct {
 	// with the reason and what failed, and a pass as an error, so that the
 	// list stays true.
 	Expected map[string]string
+	// Only names the cases to run; nil means all of them.
+	Only []string
+	// Report, if not nil, is called at the end of every case.
+	Report func(Outcome)
+}
+
+// Outcome is how a case ended. It has passed if it neither failed nor was
+// skipped.
+type Outcome struct {
+	Case    string
+	Failed  bool
+	Skipped string // why, or empty
+	Took    time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -91,6 +105,9 @@ func Run(t *testing.T, dir string, o Options) {
 	known := make(map[string]bool)
 	for i, c := range Cases() {
 		known[c.Name] = true
+		if o.Only != nil && !slices.Contains(o.Only, c.Name) {
+			continue
+		}
 		t.Run(c.Name, func(t *testing.T) {
 			runCase(t, c, filepath.Join(dir, c.Name), o, o.Seed+uint64(i))
 		})
@@ -98,6 +115,11 @@ func Run(t *testing.T, dir string, o Options) {
 	for name := range o.Expected {
 		if !known[name] {
 			t.Errorf("expected failure of %q: there is no such case", name)
+		}
+	}
+	for _, name := range o.Only {
+		if !known[name] {
+			t.Errorf("asked to run only %q: there is no such case", name)
 		}
 	}
 }
@@ -114,6 +136,17 @@ func runCase(t *testing.T, c Case, dir string, o Options, seed uint64) {
 		rng:  rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)),
 		logf: t.Logf,
 	}
+	began := time.Now()
+	defer func() { // also when the case is skipped
+		if !t.Failed() {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Errorf("removing the directory of the case: %v", err)
+			}
+		}
+		if o.Report != nil {
+			o.Report(Outcome{Case: c.Name, Failed: t.Failed(), Skipped: e.skipped, Took: time.Since(began)})
+		}
+	}()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -129,11 +162,6 @@ func runCase(t *testing.T, c Case, dir string, o Options, seed uint64) {
 	}()
 	<-done
 	e.judge(t, o.Expected[c.Name])
-	if !t.Failed() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("removing the directory of the case: %v", err)
-		}
-	}
 }
 
 // env is what a case works with. Its methods are for the case's own goroutine,
@@ -159,7 +187,8 @@ func (e *env) judge(t *testing.T, reason string) {
 	case e.skipped != "":
 		t.Skip(e.skipped)
 	case len(e.failures) > 0 && reason != "":
-		t.Skipf("expected failure (%s):\n%s", reason, strings.Join(e.failures, "\n"))
+		e.skipped = "expected failure: " + reason
+		t.Skipf("%s:\n%s", e.skipped, strings.Join(e.failures, "\n"))
 	case len(e.failures) > 0:
 		t.Errorf("seed %d:\n%s", e.seed, strings.Join(e.failures, "\n"))
 	case reason != "":
