@@ -289,11 +289,8 @@ func (s *served) respond(reply xdr.Message) error {
 	if s.plan.Long {
 		h.Proc = rpcrdma.NoMsg
 	}
-	err := s.sendMessage(s.plan.Rest)
-	if err == nil {
-		c.count.served.Add(1)
-	}
-	return err
+	c.count.served.Add(1)
+	return s.sendMessage(s.plan.Rest)
 }
 
 // writeResults makes RDMA Writes of the results that are paired with a Write

@@ -19,7 +19,7 @@ type Stats struct {
 	RemoteInvals uint64 // handles invalidated by the peer
 	LocalInvals  uint64 // handles invalidated by this end
 
-	Served       uint64 // calls of the peer that were answered
+	Served       uint64 // calls of the peer to which a reply was made
 	BytesRead    uint64 // bytes pulled from the peer's Read chunks
 	BytesWritten uint64 // bytes written into the peer's Write and Reply chunks
 
