@@ -1,0 +1,100 @@
+package fusefs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"nfsrdma-fuse/fusefs/conformance"
+	"nfsrdma-fuse/nfsclient"
+	"nfsrdma-fuse/nfsclient/nfstest"
+	"nfsrdma-fuse/nfsclient/tcp"
+	"nfsrdma-fuse/rdma"
+	"nfsrdma-fuse/rdma/iwarp"
+	"nfsrdma-fuse/ulb"
+)
+
+// roads are the ways from a client to the embedded server.
+var roads = map[string]func(*nfstest.Server, *ulb.Pool) (nfsclient.Dialer, error){
+	"tcp": func(s *nfstest.Server, pool *ulb.Pool) (nfsclient.Dialer, error) {
+		addr, err := s.ListenTCP("127.0.0.1:0")
+		return func(ctx context.Context, back ulb.Handler) (nfsclient.Transport, error) {
+			return tcp.Dial(ctx, addr.String(), tcp.Config{Handler: back, Pool: pool})
+		}, err
+	},
+	"iwarp": func(s *nfstest.Server, pool *ulb.Pool) (nfsclient.Dialer, error) {
+		addr, err := s.ListenRDMA("127.0.0.1:0")
+		return func(ctx context.Context, back ulb.Handler) (nfsclient.Transport, error) {
+			return rdma.Dial(ctx, &iwarp.Connector{}, addr.String(), rdma.Config{Handler: back, Pool: pool})
+		}, err
+	},
+}
+
+func init() {
+	for name := range roads {
+		helperBackends[name] = func(a helperArgs) (*FS, func() error, error) { return mountNFS(name, a) }
+	}
+}
+
+// mountNFS starts the embedded server and mounts it.
+func mountNFS(road string, a helperArgs) (*FS, func() error, error) {
+	n, err := startNFS(road, nfstest.Options{}, nfsclient.Options{Log: a.Options.Log})
+	if err != nil {
+		return nil, nil, err
+	}
+	root, attrs := n.client.Root()
+	fs, err := Mount(a.Dir, n.client, root, attrs, a.Options)
+	if err != nil {
+		return nil, nil, errors.Join(err, n.stop())
+	}
+	return fs, n.stop, nil
+}
+
+// nfs is an embedded server with a client.
+type nfs struct {
+	server *nfstest.Server
+	client *nfsclient.Client
+	pool   *ulb.Pool
+}
+
+func startNFS(road string, so nfstest.Options, co nfsclient.Options) (*nfs, error) {
+	n := &nfs{server: nfstest.NewServer(so), pool: ulb.NewPool(ulb.HeapMemory{}, 128<<20)}
+	dial, err := roads[road](n.server, n.pool)
+	if err == nil {
+		co.Dial = dial
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		n.client, err = nfsclient.New(ctx, co)
+	}
+	if err != nil {
+		n.server.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// stop ends client and server and tells what was left behind.
+func (n *nfs) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := n.client.Close(ctx)
+	err = errors.Join(err, n.server.WaitClean(ctx))
+	n.server.Close()
+	if used := n.pool.InUse(); used != 0 {
+		err = errors.Join(err, fmt.Errorf("%d payload buffers are still in use", used))
+	}
+	n.pool.Close()
+	return err
+}
+
+// TestConformance runs the conformance cases on mounts of the embedded server.
+func TestConformance(t *testing.T) {
+	haveFUSE(t)
+	for _, road := range []string{"tcp", "iwarp"} {
+		t.Run(road, func(t *testing.T) {
+			conformance.Run(t, helper(t, road, "", Options{AllowOther: true}), conformance.Options{})
+		})
+	}
+}
