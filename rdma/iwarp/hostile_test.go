@@ -26,8 +26,8 @@ type victim struct {
 }
 
 const (
-	guardLen   = 1000
-	exposedLen = 100_000
+	guardLen   = 500
+	exposedLen = 10_000
 )
 
 func guarded() *ulb.Buffer {
