@@ -76,7 +76,7 @@ func (d *Decoding) String() string {
 
 // transportFields are what the first pass asks of each frame.
 var transportFields = []string{
-	"frame.number", "tcp.stream", "tcp.srcport", "tcp.len",
+	"frame.number", "tcp.stream", "tcp.srcport", "tcp.seq", "tcp.len",
 	"iwarp_mpa.pdlength", "iwarp_mpa.ulpdulength", "iwarp_mpa.crc_check", "iwarp_mpa.bad_length",
 	"iwarp_rdma.opcode", "iwarp_rdma.send.fragment.error", "ddp.len_invalid",
 	"rpcordma.msg_type", "rpc.msgtyp", "_ws.expert.severity", "_ws.expert.message", "_ws.malformed",
@@ -203,6 +203,16 @@ type stream struct {
 	sent, decoded int64 // octets
 }
 
+// segment notes a segment of n octets at the sequence number seq, the stream's
+// first being 1. The highest number tells how many there are; adding up the
+// lengths would count retransmissions, which occur on a busy loopback too.
+func (s *stream) segment(seq, n int64) {
+	const wrap = 1 << 32
+	end := seq - 1 + n
+	end += (s.sent - end + wrap/2) / wrap * wrap // the one nearest to where the stream is
+	s.sent = max(s.sent, end)
+}
+
 type transportPass struct {
 	d       *Decoding
 	streams map[string]*stream
@@ -228,8 +238,11 @@ func (t *transportPass) frame(f frame) error {
 		s = &stream{}
 		t.streams[key] = s
 	}
-	for _, n := range ints("tcp.len") {
-		s.sent += n
+	seqs := ints("tcp.seq")
+	for i, n := range ints("tcp.len") {
+		if n > 0 && i < len(seqs) { // an end of stream counts as a sequence number without being an octet
+			s.segment(seqs[i], n)
+		}
 	}
 	for _, n := range ints("iwarp_mpa.pdlength") { // request or reply
 		s.iwarp = true

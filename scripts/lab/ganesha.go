@@ -103,8 +103,8 @@ func (g *Ganesha) config() string {
 	_, port, _ := net.SplitHostPort(g.addr)
 	export := func(id int, path, pseudo string) string {
 		return fmt.Sprintf(`EXPORT {
-	Export_Id = %d; Path = "%s"; Pseudo = "%s";
-	Access_Type = RW; Squash = No_Root_Squash; SecType = sys; Protocols = 4; Transports = TCP;
+	Export_Id = %[1]d; Path = "%[2]s"; Pseudo = "%[3]s";
+	Filesystem_Id = %[1]d.%[1]d; Access_Type = RW; Squash = No_Root_Squash; SecType = sys; Protocols = 4; Transports = TCP;
 	FSAL { Name = VFS; }
 }
 `, id, filepath.Join(g.dir, path), pseudo)
