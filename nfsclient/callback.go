@@ -155,7 +155,7 @@ func (c *Client) cbSession(id nfs4.SessionID) *session {
 		return c.sess
 	}
 	for _, s := range c.old {
-		if s.id == id {
+		if s.id == id && !s.gone {
 			return s
 		}
 	}

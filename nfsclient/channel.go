@@ -208,10 +208,6 @@ func (c *Client) roundTrip(ctx context.Context, r *request) (outcome, error) {
 // assigns it. Requests get slots in the order in which they came.
 func (c *Client) acquire(ctx context.Context, r *request) error {
 	c.mu.Lock()
-	if c.closed && !r.urgent {
-		c.mu.Unlock()
-		return ErrClosed
-	}
 	if r.bypass {
 		defer c.mu.Unlock()
 		r.tr, r.err = c.tr, nil
@@ -219,6 +215,10 @@ func (c *Client) acquire(ctx context.Context, r *request) error {
 			return errNoConn
 		}
 		return nil
+	}
+	if c.closed {
+		c.mu.Unlock()
+		return ErrClosed
 	}
 	c.queue.push(r)
 	c.dispatch()
@@ -434,6 +434,9 @@ func (c *Client) answered(r *request, now time.Time) {
 		t.retire(r.slot)
 		t.setTarget(uint32(max(r.slot, 1) - 1))
 		how = outcomeAgain
+		if !t.usable() {
+			c.resetSession(r.sess, status)
+		}
 	case seqSession:
 		t.retire(r.slot)
 		how = outcomeAgain
@@ -539,9 +542,14 @@ func (c *Client) sessionLost(s *session, why error) {
 	}
 	if s == c.sess {
 		c.rec.sessionLost()
-		c.stats.sessionsLost.Add(1)
-		c.log.WithField("cause", why).Info("session lost")
-		c.wakeManager()
+		if !c.closed {
+			c.stats.sessionsLost.Add(1)
+			// A server that says this may keep something of the session all
+			// the same, and then would not let the client id go.
+			c.old = append(c.old, s)
+			c.log.WithField("cause", why).Info("session lost")
+			c.wakeManager()
+		}
 	}
 }
 

@@ -32,6 +32,9 @@ type Client struct {
 	pool  atomic.Pointer[ulb.Pool]
 	live  atomic.Int64 // requests not freed
 
+	requests sync.Pool
+
+	renewing     atomic.Bool  // a renewal of the lease is under way
 	opening      atomic.Int64 // OPENs whose state has not been recorded
 	onNotifyLock atomic.Pointer[func(fh FH, owner []byte)]
 
@@ -66,8 +69,9 @@ type Client struct {
 	lease    lease
 	renewed  time.Time // when a renewal was last sent
 	health   health
-	boundAt  time.Time // when the back channel was last bound
-	checked  time.Time // when state was last verified
+	boundAt  time.Time     // when the back channel was last bound
+	checked  time.Time     // when state was last verified
+	newPool  chan struct{} // closed and replaced when there is a new connection
 	poke     chan struct{}
 	repoke   chan struct{}
 
@@ -137,6 +141,8 @@ func newClient(o Options) (*Client, error) {
 		creds:  newCredentials(o.HostName),
 		poke:   make(chan struct{}, 1),
 		repoke: make(chan struct{}, 1),
+
+		newPool: make(chan struct{}),
 	}
 	c.self = c.creds.get(Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
 	c.owner = fmt.Appendf(nil, "nfsrdma-fuse %s %s %s", o.HostName, o.Server, o.Unique)
@@ -234,6 +240,9 @@ func (c *Client) Close(ctx context.Context) error {
 		err = e
 	}
 	c.hangUp(ErrClosed)
+	if n := c.state.abandon(); n > 0 {
+		c.log.WithField("bytes", n).Warn("closed with data that may not be on stable storage")
+	}
 	return err
 }
 

@@ -5,14 +5,22 @@ import (
 	"errors"
 	"fmt"
 
+	"nfsrdma-fuse/ulb"
 	"nfsrdma-fuse/xdr/nfs4"
 )
 
-// addDirty hands acknowledged data to the ledger of its file.
-func (c *Client) addDirty(n *node, d dirty) {
+// written notes in the ledger of a file what a WRITE through f has left there,
+// and takes over its buffer.
+func (c *Client) written(f *File, off int64, buf *ulb.Buffer, order uint64, res *nfs4.WriteRes) {
+	n := f.open.node
 	w := &n.writes
 	w.mu.Lock()
-	w.ledger.add(d)
+	if res.Committed == nfs4.FileSync {
+		w.ledger.stable(off, int(res.Count), order)
+		buf.Release()
+	} else {
+		w.ledger.add(off, int(res.Count), buf, order, res.Verf, f)
+	}
 	c.state.pages.set(n, w.ledger.size)
 	w.mu.Unlock()
 }
@@ -54,7 +62,7 @@ func (c *Client) syncNode(ctx context.Context, n *node) error {
 		return nil
 	}
 	mark := w.ledger.mark()
-	file := w.ledger.entries[0].file
+	file := w.ledger.pieces[0].file
 	w.mu.Unlock()
 
 	verf, err := c.sendCommit(ctx, n, file)
@@ -100,7 +108,7 @@ func (c *Client) sendCommit(ctx context.Context, n *node, f *File) (nfs4.Verifie
 }
 
 // rewrite writes again what a COMMIT sent at mark has found to be lost, one
-// WRITE after the other in the order of the first time, straight to stable storage.
+// WRITE after the other, straight to stable storage.
 func (c *Client) rewrite(ctx context.Context, n *node, mark uint64, verf nfs4.Verifier) error {
 	w := &n.writes
 	if err := w.beginRewrite(ctx); err != nil {
@@ -108,35 +116,39 @@ func (c *Client) rewrite(ctx context.Context, n *node, mark uint64, verf nfs4.Ve
 	}
 	defer w.endRewrite()
 	c.log.Info("server has lost unstable data in a restart, writing it again")
-	var order uint64
-	for {
+	for off := int64(0); ; {
 		w.mu.Lock()
-		d, ok := w.ledger.next(order, mark, verf)
+		d, ok := w.ledger.next(off, mark, verf)
 		w.mu.Unlock()
 		if !ok {
 			return nil
 		}
-		order = d.order
-		if err := c.rewriteOne(ctx, n, d); err != nil {
+		off = d.end
+		if err := c.rewritePiece(ctx, n, &d); err != nil {
 			return opError(nfs4.OpWrite, err)
 		}
+		w.mu.Lock()
+		w.ledger.rewritten(d)
+		w.mu.Unlock()
 	}
 }
 
-// rewriteOne writes one entry again. Until the server has answered, the buffer
-// belongs to the request; so it goes out with a copy if the wait is given up.
-func (c *Client) rewriteOne(ctx context.Context, n *node, d dirty) error {
-	for done := 0; done < d.n; {
-		buf, err := c.pool.Load().Get(ctx, d.n-done)
+// rewritePiece writes one piece again. The request gets a copy of the data: if
+// the wait for it is given up, it goes on owning its buffer, and so does the
+// ledger.
+func (c *Client) rewritePiece(ctx context.Context, n *node, d *dirty) error {
+	off := d.off
+	for data := d.data(); len(data) > 0; {
+		buf, err := c.buffer(ctx, len(data))
 		if err != nil {
 			return err
 		}
-		m := copy(buf.Data[:d.n-done], d.buf.Data[done:d.n])
+		m := copy(buf.Data, data)
 		r := c.newRequest(d.file.open.cred)
 		r.buf = buf
 		r.writes = &n.writes
-		r.order = n.writes.track(d.off+int64(done), m)
-		if err := d.file.sendWrite(ctx, r, buf, d.off+int64(done), m, nfs4.FileSync); err != nil {
+		r.order = n.writes.track(off, m)
+		if err := d.file.sendWrite(ctx, r, buf, off, m, nfs4.FileSync); err != nil {
 			return err
 		}
 		count, how := int(r.writeRes.Count), r.writeRes.Committed
@@ -144,12 +156,9 @@ func (c *Client) rewriteOne(ctx context.Context, n *node, d dirty) error {
 		if how != nfs4.FileSync {
 			return fmt.Errorf("%w: data not on stable storage as was asked", ErrProtocol)
 		}
-		done += count
+		data = data[count:]
+		off += int64(count)
 		c.stats.rewritten.Add(uint64(count))
 	}
-	w := &n.writes
-	w.mu.Lock()
-	w.ledger.rewritten(d.order)
-	w.mu.Unlock()
 	return nil
 }

@@ -145,8 +145,10 @@ func (c *Client) connect(ctx context.Context) error {
 	c.health = health{timeout: c.health.timeout, outstanding: c.health.outstanding}
 	c.lostErr = nil
 	c.rec.did(actConnect)
-	c.mu.Unlock()
 	c.pool.Store(tr.Pool())
+	close(c.newPool)
+	c.newPool = make(chan struct{})
+	c.mu.Unlock()
 	c.wg.Go(func() {
 		// The context ends with the client at the latest, so that this
 		// goroutine never outlives it.

@@ -51,13 +51,34 @@ func (f *File) Read(ctx context.Context, off int64, n int) (buf *ulb.Buffer, got
 	return buf, got, eof, nil
 }
 
+// buffer returns a payload buffer of the present connection. A connection may
+// close its pool when it ends; then the next one's is waited for.
+func (c *Client) buffer(ctx context.Context, n int) (*ulb.Buffer, error) {
+	for {
+		c.mu.Lock()
+		pool, changed := c.pool.Load(), c.newPool
+		c.mu.Unlock()
+		buf, err := pool.Get(ctx, n)
+		if !errors.Is(err, ulb.ErrPoolClosed) {
+			return buf, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-c.ctx.Done():
+			return nil, ErrClosed
+		}
+	}
+}
+
 // readOnce sends one READ. If it fails buf is nil.
 func (f *File) readOnce(ctx context.Context, off int64, n int) (buf *ulb.Buffer, got int, eof bool, err error) {
 	c := f.c
 	// Some servers write the padding of the data into the chunk as well, so
 	// what is asked for and the room for it are multiples of four.
 	count := xdr.PadLen(n)
-	buf, err = c.pool.Load().Get(ctx, max(count, 4))
+	buf, err = c.buffer(ctx, max(count, 4))
 	if err != nil {
 		return nil, 0, false, opError(nfs4.OpRead, err)
 	}
@@ -135,7 +156,7 @@ func (f *File) readPieces(ctx context.Context, off int64, n, rsize int) (*ulb.Bu
 	if n > f.c.pool.Load().Max() {
 		n = f.c.pool.Load().Max()
 	}
-	whole, err := f.c.pool.Load().Get(ctx, n)
+	whole, err := f.c.buffer(ctx, n)
 	if err != nil {
 		return nil, 0, false, opError(nfs4.OpRead, err)
 	}
@@ -229,7 +250,7 @@ func (f *File) writeOnce(ctx context.Context, off int64, data []byte) (n int, er
 	if err := c.makeRoom(ctx, len(data)); err != nil {
 		return 0, err
 	}
-	buf, err := c.pool.Load().Get(ctx, len(data))
+	buf, err := c.buffer(ctx, len(data))
 	if err != nil {
 		return 0, err
 	}
@@ -245,12 +266,9 @@ func (f *File) writeOnce(ctx context.Context, off int64, data []byte) (n int, er
 	if err := f.sendWrite(ctx, r, buf, off, len(data), nfs4.Unstable); err != nil {
 		return 0, err
 	}
-	res := &r.writeRes
-	n = int(res.Count)
-	if res.Committed != nfs4.FileSync {
-		r.buf = nil // the ledger's now
-		c.addDirty(node, dirty{order: order, off: off, n: n, buf: buf, verf: res.Verf, file: f})
-	}
+	n = int(r.writeRes.Count)
+	r.buf = nil // the ledger's now
+	c.written(f, off, buf, order, &r.writeRes)
 	r.free()
 	return n, nil
 }

@@ -8,54 +8,115 @@ import (
 	"nfsrdma-fuse/xdr/nfs4"
 )
 
-// ledger is the list of what the server has acknowledged of one file but not
-// yet committed to stable storage: every such byte is in a buffer that the
-// ledger owns, until a COMMIT returns the verifier that came with the WRITE. If
-// it returns another one the server has restarted in between, and the data
-// has to be written again (RFC 8881 section 18.3.3). A ledger does no I/O and
-// is not safe for concurrent use.
+// ledger holds what the server has acknowledged of one file but not yet
+// committed to stable storage: every such byte has exactly one owner here, in a
+// buffer that the ledger keeps until a COMMIT returns the verifier that came
+// with the WRITE. If it returns another one, the server has restarted in
+// between, and the data has to be written again (RFC 8881 section 18.3.3).
+//
+// Where WRITEs overlap, the later one owns the bytes: what is written again can
+// then go out in any order, and never replaces what was written afterwards. A
+// ledger does no I/O and is not safe for concurrent use.
 type ledger struct {
-	entries []dirty // by order
-	size    int     // bytes of memory held
-	acked   uint64  // WRITEs added so far
+	pieces []dirty // by offset; they do not overlap
+	size   int     // bytes of memory held
+	acked  uint64  // WRITEs added so far
 }
 
-// dirty is the data of one WRITE.
+// dirty is a range of the file and where its data is.
 type dirty struct {
-	// order is the order in which WRITEs were issued. Data that is written
-	// again must not replace what was issued later.
-	order uint64
-	acked uint64 // how many WRITEs had been acknowledged with this one; set by add
-	off   int64
-	n     int // bytes at the start of buf
-	buf   *ulb.Buffer
-	verf  nfs4.Verifier
-	file  *File // whose stateid and credential to write it with again
+	off, end int64 // in the file
+	at       int   // of the data in the buffer
+	buf      *heldBuffer
+	// order is the order in which WRITEs were issued, acked the one in which
+	// they were acknowledged.
+	order, acked uint64
+	verf         nfs4.Verifier
+	file         *File // whose stateid and credential to write it with again
 }
 
-func (d *dirty) end() int64 { return d.off + int64(d.n) }
+// heldBuffer is a buffer that one or more pieces refer to.
+type heldBuffer struct {
+	*ulb.Buffer
+	refs int
+}
 
-// add takes over the data of an acknowledged WRITE. Older data that it covers
-// completely is not needed any more, and released.
-func (l *ledger) add(d dirty) {
-	l.entries = slices.DeleteFunc(l.entries, func(e dirty) bool {
-		if e.order < d.order && e.off >= d.off && e.end() <= d.end() {
-			l.drop(e)
-			return true
-		}
-		return false
-	})
+// data returns the bytes of a piece.
+func (d *dirty) data() []byte { return d.buf.Data[d.at : d.at+int(d.end-d.off)] }
+
+// sub returns the part of d from off to end.
+func (d dirty) sub(off, end int64) dirty {
+	d.at += int(off - d.off)
+	d.off, d.end = off, end
+	return d
+}
+
+// add takes over buf, whose first n bytes were written at off by the WRITE with
+// that order.
+func (l *ledger) add(off int64, n int, buf *ulb.Buffer, order uint64, verf nfs4.Verifier, file *File) {
 	l.acked++
-	d.acked = l.acked
-	// WRITEs that ran side by side may be answered in any order.
-	i, _ := slices.BinarySearchFunc(l.entries, d, func(a, b dirty) int { return cmp.Compare(a.order, b.order) })
-	l.entries = slices.Insert(l.entries, i, d)
-	l.size += len(d.buf.Data)
+	d := dirty{off: off, end: off + int64(n), buf: &heldBuffer{Buffer: buf}, order: order, acked: l.acked, verf: verf, file: file}
+	l.size += len(buf.Data)
+	d.buf.refs++ // until all parts are in
+	for _, p := range l.cut(d) {
+		l.insert(p)
+	}
+	l.unref(d.buf)
 }
 
-func (l *ledger) drop(e dirty) {
-	l.size -= len(e.buf.Data)
-	e.buf.Release()
+// stable notes that a WRITE of n bytes at off went to stable storage at once: what
+// older WRITEs left there is not needed any more.
+func (l *ledger) stable(off int64, n int, order uint64) {
+	l.acked++
+	l.cut(dirty{off: off, end: off + int64(n), order: order})
+}
+
+// cut makes room for d: it takes the range away from older pieces, and returns
+// what remains of d outside of newer ones. WRITEs that ran side by side may be
+// acknowledged in another order than they were issued.
+func (l *ledger) cut(d dirty) (rest []dirty) {
+	i, _ := slices.BinarySearchFunc(l.pieces, d.off, func(p dirty, off int64) int { return cmp.Compare(p.end, off+1) })
+	var keep []dirty
+	at := d.off // how far d has been dealt with
+	j := i
+	for ; j < len(l.pieces) && l.pieces[j].off < d.end; j++ {
+		p := l.pieces[j]
+		if p.order > d.order {
+			if at < p.off {
+				rest = append(rest, d.sub(at, p.off))
+			}
+			at = min(p.end, d.end)
+			keep = append(keep, p)
+			continue
+		}
+		if p.off < d.off {
+			keep = append(keep, p.sub(p.off, d.off))
+			p.buf.refs++
+		}
+		if p.end > d.end {
+			keep = append(keep, p.sub(d.end, p.end))
+			p.buf.refs++
+		}
+		l.unref(p.buf)
+	}
+	if at < d.end {
+		rest = append(rest, d.sub(at, d.end))
+	}
+	l.pieces = slices.Replace(l.pieces, i, j, keep...)
+	return rest
+}
+
+func (l *ledger) insert(d dirty) {
+	i, _ := slices.BinarySearchFunc(l.pieces, d.off, func(p dirty, off int64) int { return cmp.Compare(p.off, off) })
+	l.pieces = slices.Insert(l.pieces, i, d)
+	d.buf.refs++
+}
+
+func (l *ledger) unref(b *heldBuffer) {
+	if b.refs--; b.refs == 0 {
+		l.size -= len(b.Data)
+		b.Release()
+	}
 }
 
 // mark returns a mark for what has been acknowledged up to now: only that is
@@ -63,45 +124,47 @@ func (l *ledger) drop(e dirty) {
 func (l *ledger) mark() uint64 { return l.acked }
 
 // empty tells whether there is nothing to commit.
-func (l *ledger) empty() bool { return len(l.entries) == 0 }
+func (l *ledger) empty() bool { return len(l.pieces) == 0 }
 
 // committed takes the verifier of a COMMIT that was sent at mark. What it
 // confirms is released. It tells whether something remains that the server has
 // lost.
 func (l *ledger) committed(mark uint64, verf nfs4.Verifier) (stale bool) {
-	l.forget(func(e dirty) bool {
-		if e.acked > mark {
+	l.forget(func(p *dirty) bool {
+		if p.acked > mark {
 			return false
 		}
-		stale = stale || e.verf != verf
-		return e.verf == verf
+		stale = stale || p.verf != verf
+		return p.verf == verf
 	})
 	return stale
 }
 
-// next returns the first entry behind order that a COMMIT sent at mark has
-// found to be lost: the next to write again.
-func (l *ledger) next(order, mark uint64, verf nfs4.Verifier) (dirty, bool) {
-	for _, e := range l.entries {
-		if e.order > order && e.acked <= mark && e.verf != verf {
-			return e, true
+// next returns the first piece from off on that a COMMIT sent at mark has found
+// to be lost: the next to write again.
+func (l *ledger) next(off int64, mark uint64, verf nfs4.Verifier) (dirty, bool) {
+	for _, p := range l.pieces {
+		if p.off >= off && p.acked <= mark && p.verf != verf {
+			return p, true
 		}
 	}
 	return dirty{}, false
 }
 
-// rewritten notes that the data of an entry is on stable storage now.
-func (l *ledger) rewritten(order uint64) { l.forget(func(e dirty) bool { return e.order == order }) }
+// rewritten notes that the data of a piece is on stable storage now.
+func (l *ledger) rewritten(d dirty) {
+	l.forget(func(p *dirty) bool { return p.off == d.off && p.order == d.order })
+}
 
 // discard gives up what had been acknowledged at mark: the data is lost.
-func (l *ledger) discard(mark uint64) { l.forget(func(e dirty) bool { return e.acked <= mark }) }
+func (l *ledger) discard(mark uint64) { l.forget(func(p *dirty) bool { return p.acked <= mark }) }
 
-func (l *ledger) forget(which func(dirty) bool) {
-	l.entries = slices.DeleteFunc(l.entries, func(e dirty) bool {
-		if which(e) {
-			l.drop(e)
-			return true
+func (l *ledger) forget(which func(*dirty) bool) {
+	l.pieces = slices.DeleteFunc(l.pieces, func(p dirty) bool {
+		if !which(&p) {
+			return false
 		}
-		return false
+		l.unref(p.buf)
+		return true
 	})
 }

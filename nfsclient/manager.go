@@ -68,9 +68,11 @@ func (c *Client) upkeep(ctx context.Context, now time.Time) {
 	if d := c.renewed.Add(c.lease.period / 4); due.Before(d) {
 		due = d
 	}
-	renew := !now.Before(due)
+	renew := !now.Before(due) && !c.renewing.Load()
 	if renew {
 		c.renewed = now
+	}
+	if !now.Before(due) {
 		due = now.Add(c.lease.period / 4)
 	}
 	doubtful := c.doubtful
@@ -102,7 +104,8 @@ func (c *Client) upkeep(ctx context.Context, now time.Time) {
 	}
 	if renew {
 		r := c.newRequest(c.self)
-		r.urgent = true
+		r.urgent, r.renewal = true, true
+		c.renewing.Store(true)
 		c.fire(connCtx, r)
 	}
 	for _, s := range old {

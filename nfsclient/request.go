@@ -1,7 +1,6 @@
 package nfsclient
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -76,6 +75,7 @@ type life struct {
 
 	// opening says that the request may bring state that a callback refers to.
 	opening bool
+	renewal bool // renews the lease and does nothing else
 
 	// writes and order are those of a WRITE that is in flight: free takes it
 	// out of them.
@@ -161,11 +161,9 @@ const (
 	phaseAbandoned
 )
 
-var requestPool sync.Pool
-
 // newRequest returns an empty request.
 func (c *Client) newRequest(cred *credential) *request {
-	r, _ := requestPool.Get().(*request)
+	r, _ := c.requests.Get().(*request)
 	if r == nil {
 		r = &request{wake: make(chan struct{}, 1)}
 		r.call.Done = r.done
@@ -188,6 +186,9 @@ func (r *request) free() {
 	if r.opening {
 		r.c.opening.Add(-1)
 	}
+	if r.renewal {
+		r.c.renewing.Store(false)
+	}
 	clear(r.args)
 	clear(r.res)
 	clear(r.compound.Ops)
@@ -199,7 +200,7 @@ func (r *request) free() {
 	r.readRes.Data = nil
 	c := r.c
 	r.life = life{}
-	requestPool.Put(r)
+	c.requests.Put(r)
 	c.live.Add(-1)
 }
 

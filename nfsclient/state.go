@@ -16,6 +16,7 @@ type state struct {
 	nodes  map[string]*node
 	files  map[*File]struct{}
 	delegs delegations
+	lost   int64 // bytes of files given up when the client was closed
 
 	pages uncommitted
 }
@@ -66,9 +67,27 @@ func (s *state) node(fh FH) *node {
 
 // unref drops a reference. Called with mu held.
 func (s *state) unref(n *node) {
-	if n.refs--; n.refs == 0 {
-		delete(s.nodes, string(n.fh))
+	if n.refs--; n.refs > 0 {
+		return
 	}
+	delete(s.nodes, string(n.fh))
+	// Files are closed with something left to commit only when the client
+	// itself is, and could not reach the server any more.
+	s.lost += s.release(n)
+}
+
+// release gives up what is held of a node's uncommitted data, and tells how
+// many bytes of the file that was.
+func (s *state) release(n *node) (bytes int64) {
+	w := &n.writes
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.ledger.pieces {
+		bytes += p.end - p.off
+	}
+	w.ledger.discard(w.ledger.mark())
+	s.pages.set(n, 0)
+	return bytes
 }
 
 // share returns what an owner has open of a node. Called with mu held.
@@ -88,6 +107,17 @@ func (s *state) stats(out *Stats) {
 	out.OpenFiles = len(s.files)
 	out.Delegations = s.delegs.held
 	out.Uncommitted = s.pages.size()
+}
+
+// abandon releases what is held for data that was never committed, and tells
+// how many bytes of the files that was.
+func (s *state) abandon() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.nodes {
+		s.lost += s.release(n)
+	}
+	return s.lost
 }
 
 func sortByUse(d []*delegation) {
