@@ -117,6 +117,10 @@ func (f *File) readOnce(ctx context.Context, off int64, n int) (buf *ulb.Buffer,
 		return nil, 0, false, opError(nfs4.OpRead, fmt.Errorf("%w: %d bytes where %d were asked for", ErrProtocol, len(res.Data), count))
 	}
 	if !res.Beside {
+		if r.reply.SinkOffered && len(res.Data) > 0 {
+			r.free()
+			return nil, 0, false, opError(nfs4.OpRead, fmt.Errorf("%w: data beside the chunk offered for it", ErrProtocol))
+		}
 		copy(buf.Data, res.Data)
 	}
 	got, eof = len(res.Data), res.EOF
