@@ -39,7 +39,10 @@ lint:
 # Real servers: knfsd over siw in a virtual machine, Ganesha over TCP.
 lab:
 	@scripts/setup lab
-	scripts/leakcheck $(GO) test -tags lab -count 1 -timeout 40m $(TESTFLAGS) ./scripts/lab/...
+	@mkdir -p out; rm -f out/lab.txt
+	@scripts/leakcheck env NFSRDMA_LAB_TABLE=$(CURDIR)/out/lab.txt \
+		$(GO) test -tags lab -count 1 -p 1 -timeout 40m $(TESTFLAGS) ./scripts/lab/...; \
+		status=$$?; [ ! -r out/lab.txt ] || cat out/lab.txt; exit $$status
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem $(TESTFLAGS) ./...

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"nfsrdma-fuse/fusefs"
+	"nfsrdma-fuse/nfsclient"
+)
+
+// closeLimit is how long an unmounted file system may take to give its state
+// back to the server, if the server answers at all.
+const closeLimit = 30 * time.Second
+
+// checkMountPoint returns the absolute path of dir without symbolic links, or
+// says why nothing can be mounted there.
+func checkMountPoint(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("mount point %s does not exist: create it (mkdir %s)", dir, dir)
+	}
+	if errors.Is(err, unix.ENOTCONN) {
+		return "", fmt.Errorf("mount point %s is a mount whose process is gone: unmount it first (nfsrdma-fuse umount %s)", dir, dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("mount point: %w", err)
+	}
+	st, err := os.Stat(abs)
+	if err != nil {
+		return "", fmt.Errorf("mount point: %w", err)
+	}
+	if !st.IsDir() {
+		return "", fmt.Errorf("mount point %s is not a directory", dir)
+	}
+	return abs, nil
+}
+
+// resolve returns the address to connect to.
+func resolve(ctx context.Context, s spec, port int) (string, error) {
+	ips, err := net.DefaultResolver.LookupIPAddr(ctx, s.Host)
+	if err != nil {
+		var dns *net.DNSError
+		if errors.As(err, &dns) && dns.IsNotFound {
+			return "", fmt.Errorf("unknown host %s: check the name, or give an address", s.Host)
+		}
+		return "", fmt.Errorf("looking up %s: %w", s.Host, err)
+	}
+	return net.JoinHostPort(ips[0].String(), strconv.Itoa(port)), nil
+}
+
+// mounted is an export that is mounted, with everything it stands on.
+type mounted struct {
+	source spec
+	dir    string
+	record *record
+	road   *road
+	client *nfsclient.Client
+	fs     *fusefs.FS
+}
+
+// mountExport connects to the server and mounts the export on dir. What it
+// has set up is undone when a later step fails.
+func mountExport(ctx context.Context, source spec, dir string, s settings) (m *mounted, err error) {
+	if err := checkFUSE(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	m = &mounted{source: source, dir: dir}
+	defer func() {
+		if err != nil {
+			m.close()
+			m = nil
+		}
+	}()
+	addr, err := resolve(ctx, source, s.port())
+	if err != nil {
+		return m, err
+	}
+	if m.record, err = writeRecord(source, dir); err != nil {
+		return m, err
+	}
+	m.road = newRoad(addr, s)
+	m.client, err = nfsclient.New(ctx, nfsclient.Options{
+		Dial:         m.road.dial,
+		Server:       source.Host,
+		MinorVersion: s.Minor,
+		RSize:        s.RSize,
+		WSize:        s.WSize,
+		Soft:         s.Soft,
+		Timeout:      s.Timeout,
+		Retrans:      s.Retrans,
+		Log:          logrus.StandardLogger(),
+	})
+	if err != nil {
+		return m, explain(err, source, addr, s)
+	}
+	cred := nfsclient.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	root, attrs, err := m.client.Walk(ctx, cred, source.Export)
+	if err != nil {
+		return m, explain(err, source, addr, s)
+	}
+	m.fs, err = fusefs.Mount(dir, m.client, root, attrs, fusefs.Options{
+		Source:     source.String(),
+		ReadOnly:   s.ReadOnly,
+		AllowOther: s.AllowOther,
+		Kernel:     s.Kernel,
+		Log:        logrus.StandardLogger(),
+	})
+	if err != nil {
+		return m, fmt.Errorf("mounting on %s: %w", dir, err)
+	}
+	logrus.Infof("%s is mounted on %s over %s", source, dir, m.road.describe())
+	return m, nil
+}
+
+// wait serves until the file system is unmounted, and unmounts it when ctx is
+// done.
+func (m *mounted) wait(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() {
+		limit, cancel := context.WithTimeout(context.Background(), closeLimit)
+		defer cancel()
+		if err := m.fs.Unmount(limit); err != nil {
+			logrus.WithError(err).Warn("unmounting")
+		}
+	})
+	defer stop()
+	m.fs.Wait()
+}
+
+// close gives the state back to the server and frees what mountExport has set
+// up, of which a part may be missing.
+func (m *mounted) close() {
+	if m.client != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+		defer cancel()
+		if err := m.client.Close(ctx); err != nil {
+			logrus.WithError(err).Warn("the server may keep state of this client until its lease ends")
+		}
+	}
+	if m.road != nil {
+		m.road.close()
+	}
+	if m.record != nil {
+		m.record.remove()
+	}
+}
+
+// runMount mounts and serves until the file system is unmounted or ctx is
+// done. It calls ready when the mount can be used.
+func runMount(ctx context.Context, source spec, dir string, s settings, ready func() error) error {
+	unix.Umask(0) // the kernel has applied the caller's; ours must not come on top
+	m, err := mountExport(ctx, source, dir, s)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	if err := ready(); err != nil {
+		logrus.WithError(err).Warn("could not detach from the terminal")
+	}
+	m.wait(ctx)
+	return nil
+}
+
+// checkFUSE says what is missing for FUSE mounts on this machine.
+func checkFUSE() error {
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	switch {
+	case err == nil:
+		return f.Close()
+	case errors.Is(err, os.ErrNotExist):
+		return errors.New("/dev/fuse does not exist: load the kernel module (modprobe fuse); in a container, pass the device (--device /dev/fuse)")
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("/dev/fuse cannot be opened: %w", err)
+	}
+	return systemError{err}
+}
