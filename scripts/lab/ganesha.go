@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,15 +61,8 @@ func StartGanesha(ctx context.Context, o GaneshaOptions) (_ *Ganesha, err error)
 			g.Close()
 		}
 	}()
-	for _, sub := range []string{"recovery", "export", "export/tmp", "tmp"} {
-		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
-			return nil, err
-		}
-	}
-	for _, sub := range []string{"export", "tmp"} {
-		if err := os.Chmod(filepath.Join(dir, sub), 0o777|os.ModeSticky); err != nil {
-			return nil, err
-		}
+	if err := g.makeDirs(); err != nil {
+		return nil, err
 	}
 	// Ganesha cannot tell which port it got for 0. One that was free a moment
 	// ago may be taken now, though hardly ever: then another one is tried.
@@ -86,6 +80,20 @@ func StartGanesha(ctx context.Context, o GaneshaOptions) (_ *Ganesha, err error)
 		}
 	}
 	return nil, errPortTaken
+}
+
+func (g *Ganesha) makeDirs() error {
+	for _, sub := range []string{"recovery", "export", "export/tmp", "tmp"} {
+		if err := os.Mkdir(filepath.Join(g.dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, sub := range []string{"export", "tmp"} {
+		if err := os.Chmod(filepath.Join(g.dir, sub), 0o777|os.ModeSticky); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 var errPortTaken = errors.New("ganesha.nfsd: its port is taken")
@@ -111,7 +119,7 @@ func (g *Ganesha) config() string {
 	}
 	return fmt.Sprintf(`NFS_CORE_PARAM {
 	NFS_Port = %s; Bind_addr = 127.0.0.1; Protocols = 4;
-	Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false;
+	Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; Allow_Set_Io_Flusher_Fail = true;
 }
 NFS_KRB5 { Active_krb5 = false; }
 NFSV4 {
@@ -174,9 +182,18 @@ func (g *Ganesha) Start(ctx context.Context) error {
 // there will be no server.
 func watchGanesha(log io.Reader, ready chan<- struct{}, bad chan<- error) {
 	var serving, grace, told bool
-	var last string
+	var last, fatal string
+	fail := func(err error) {
+		if !told {
+			told = true
+			bad <- err
+		}
+	}
 	for lines := bufio.NewScanner(log); lines.Scan(); {
 		line := lines.Text()
+		if _, rest, ok := strings.Cut(line, "] "); ok { // after date, host and thread
+			line = rest
+		}
 		switch {
 		case strings.Contains(line, "NFS SERVER INITIALIZED"):
 			serving = true
@@ -185,9 +202,12 @@ func watchGanesha(log io.Reader, ready chan<- struct{}, bad chan<- error) {
 		case strings.Contains(line, "Now NOT IN GRACE"):
 			grace = false
 		case strings.Contains(line, "Cannot bind"):
-			bad <- errPortTaken
-			told = true
-		case strings.Contains(line, ":FATAL :"), strings.Contains(line, ":CRIT :"):
+			fail(errPortTaken)
+		case strings.Contains(line, "Could not create export"): // it would go on without
+			fail(fmt.Errorf("ganesha.nfsd: %s: %s", line, last))
+		case strings.Contains(line, ":FATAL :"):
+			fatal = line
+		case strings.Contains(line, ":CRIT :") && fatal == "":
 			last = line
 		}
 		if serving && !grace && !told {
@@ -196,9 +216,7 @@ func watchGanesha(log io.Reader, ready chan<- struct{}, bad chan<- error) {
 		}
 	}
 	io.Copy(io.Discard, log) // after a line too long for the scanner
-	if !told {
-		bad <- fmt.Errorf("ganesha.nfsd ended while it started: %s", last)
-	}
+	fail(fmt.Errorf("ganesha.nfsd ended while it started: %s", cmp.Or(fatal, last)))
 }
 
 // Stop ends the server; its files stay for Start.

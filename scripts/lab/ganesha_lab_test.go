@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,6 +30,20 @@ func TestGanesha(t *testing.T) {
 	if err := probeTCP(g.TCPAddr(), 0); err == nil {
 		t.Error("EXCHANGE_ID was taken as an operation of NFSv4.0")
 	}
+
+	second := &Ganesha{opts: g.opts, dir: t.TempDir(), addr: g.addr}
+	if err := second.makeDirs(); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Start(t.Context()); !errors.Is(err, errPortTaken) {
+		t.Errorf("a second server on the same port: %v", err)
+	}
+	second.Stop()
+	astray := &Ganesha{opts: g.opts, dir: t.TempDir(), addr: "127.0.0.1:0"}
+	if err := astray.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "export") {
+		t.Errorf("a server without the directories to export: %v", err)
+	}
+	astray.Stop()
 
 	pid := g.daemon.cmd.Process.Pid
 	g.Stop()

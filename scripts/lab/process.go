@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"context"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -40,26 +39,28 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 		p.err = cmd.Wait()
 		close(p.done)
 	}()
-	return p, <-started
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
-// end waits until the process has ended and been reaped; when ctx ends first,
+// end waits until the process has ended and been reaped; after the grace time
 // it is killed together with its group.
-func (p *process) end(ctx context.Context) {
+func (p *process) end(grace time.Duration) {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
 	select {
 	case <-p.done:
-	case <-ctx.Done():
+	case <-timer.C:
 		p.kill()
 	}
 }
 
-// stop asks the process to end, and kills it when it has not done so after
-// the grace time.
+// stop asks the process to end, see end.
 func (p *process) stop(sig syscall.Signal, grace time.Duration) {
 	p.cmd.Process.Signal(sig) // fails only when it has ended already
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	p.end(ctx)
+	p.end(grace)
 }
 
 func (p *process) kill() {

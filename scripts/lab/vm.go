@@ -360,12 +360,15 @@ func (vm *VM) Close() error {
 	vm.closeOnce.Do(func() {
 		if vm.qemu != nil {
 			// Nothing in the machine is worth a shutdown: its disks go too.
-			if vm.qmp != nil && !vm.qemu.ended() {
-				go vm.qmp.do("quit", nil, nil)
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			vm.qemu.end(ctx)
+			asked := make(chan struct{})
+			go func() {
+				defer close(asked)
+				if vm.qmp != nil {
+					vm.qmp.do("quit", nil, nil) // fails when it has ended already
+				}
+			}()
+			vm.qemu.end(5 * time.Second)
+			<-asked
 		}
 		if vm.console != nil {
 			vm.console.wait()
