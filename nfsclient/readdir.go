@@ -71,7 +71,13 @@ func (c *Client) ReadDir(ctx context.Context, cred Cred, dir FH, cookie uint64, 
 	}
 	r := c.newRequest(c.creds.get(cred))
 	r.addPutFH(dir)
-	r.readDir = nfs4.ReadDirArgs{Cookie: cookie, CookieVerf: verf, MaxCount: uint32(n), AttrRequest: mask}
+	r.readDir = nfs4.ReadDirArgs{
+		Cookie: cookie, CookieVerf: verf,
+		// The hint says "no limit of its own" only as the largest value:
+		// Ganesha takes zero for no room at all and lists nothing.
+		DirCount: uint32(n), MaxCount: uint32(n),
+		AttrRequest: mask,
+	}
 	r.add(&r.readDir, &r.readDirRes)
 	if err := c.do(ctx, r); err != nil {
 		return nil, err
