@@ -30,12 +30,12 @@ import (
 
 // Limits of names and links.
 const (
-	MaxName    = 255       // bytes of a name
-	MaxLink    = 65000     // hard links of an inode
-	MaxTarget  = 4095      // bytes of the target of a symbolic link
-	MaxSize    = 1<<63 - 1 // bytes of a file
-	pageSize   = 4096      // bytes, the granularity of holes and of space accounting
-	chunkSize  = 64 << 10  // bytes, the unit in which files are stored
+	MaxName    = 255               // bytes of a name
+	MaxLink    = 65000             // hard links of an inode
+	MaxTarget  = 4095              // bytes of the target of a symbolic link
+	MaxSize    = 1<<63 - chunkSize // bytes of a file: offsets do not overflow
+	pageSize   = 4096              // bytes, the granularity of holes and of space accounting
+	chunkSize  = 64 << 10          // bytes, the unit in which files are stored
 	chunkPages = chunkSize / pageSize
 )
 
