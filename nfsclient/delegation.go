@@ -1,6 +1,8 @@
 package nfsclient
 
 import (
+	"time"
+
 	"nfsrdma-fuse/xdr/nfs4"
 )
 
@@ -16,7 +18,8 @@ type delegation struct {
 	sid   nfs4.StateID
 	typ   nfs4.DelegationType
 	phase delegPhase
-	used  uint64 // when it was last used, in uses of any delegation
+	used  uint64    // when it was last used, in uses of any delegation
+	at    time.Time // when it was last used
 	cred  *credential
 	// change and size are the attributes at the time of the grant, for
 	// CB_GETATTR; known tells whether they are.
@@ -59,7 +62,7 @@ type delegations struct {
 // grant records a delegation, or a newer seqid of one that is known. If the
 // file had another one, that is returned: it has been replaced and has to be
 // given back.
-func (t *delegations) grant(d *delegation) (replaced *delegation) {
+func (t *delegations) grant(d *delegation, now time.Time) (replaced *delegation) {
 	if t.byID == nil {
 		t.byID = make(map[[12]byte]*delegation)
 	}
@@ -73,14 +76,14 @@ func (t *delegations) grant(d *delegation) (replaced *delegation) {
 	t.byID[d.sid.Other] = d
 	t.held++
 	d.node.deleg = d
-	t.use(d)
+	t.use(d, now)
 	return replaced
 }
 
 // use notes that a delegation was of use.
-func (t *delegations) use(d *delegation) {
+func (t *delegations) use(d *delegation, now time.Time) {
 	t.uses++
-	d.used = t.uses
+	d.used, d.at = t.uses, now
 }
 
 // begin takes a delegation out of use: it is going to be returned. It returns

@@ -2,6 +2,7 @@ package nfsclient
 
 import (
 	"context"
+	"time"
 
 	"nfsrdma-fuse/xdr/nfs4"
 )
@@ -18,7 +19,7 @@ func (c *Client) granted(n *node, cred *credential, g *nfs4.Delegation, attrs *n
 	}
 	s := &c.state
 	s.mu.Lock()
-	replaced := s.delegs.grant(d)
+	replaced := s.delegs.grant(d, time.Now())
 	if s.delegs.byID[d.sid.Other] != d {
 		d = s.delegs.byID[d.sid.Other] // known already
 	} else {
@@ -45,6 +46,40 @@ func (c *Client) giveBack(d *delegation) {
 	s.mu.Unlock()
 	if first {
 		c.spawn(func(ctx context.Context) { c.returnDelegation(ctx, d) })
+	}
+}
+
+// ReturnDelegation gives the delegation of a file back, if there is one, in the
+// background: for a caller who knows that it is of no more use, because the last
+// name of the file was removed.
+func (c *Client) ReturnDelegation(fh FH) {
+	s := &c.state
+	s.mu.Lock()
+	var d *delegation
+	if n := s.nodes[string(fh)]; n != nil {
+		d = n.deleg
+	}
+	s.mu.Unlock()
+	if d != nil {
+		c.giveBack(d)
+	}
+}
+
+// idleLeases is how many lease periods a delegation of a file that nobody has
+// open is kept. The server has to keep the file for as long, even if it has no
+// name any more, and other clients would have to wait for a recall.
+const idleLeases = 2
+
+// returnIdle returns delegations that have not been of use for long.
+func (c *Client) returnIdle(now time.Time, lease time.Duration) {
+	s := &c.state
+	s.mu.Lock()
+	back := s.delegs.surplus(0, func(d *delegation) bool {
+		return d.node.files == 0 && now.Sub(d.at) > idleLeases*lease
+	})
+	s.mu.Unlock()
+	for _, d := range back {
+		c.giveBack(d)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"nfsrdma-fuse/ulb"
 	"nfsrdma-fuse/xdr"
@@ -382,6 +383,10 @@ func (f *File) gone() {
 	s.mu.Lock()
 	delete(s.files, f)
 	n := f.open.node
+	n.files--
+	if n.deleg != nil {
+		n.deleg.at = time.Now()
+	}
 	if f.open.needed() == 0 && !f.open.held && len(f.open.turn) == 0 && n.shares[f.open.cred.key] == f.open {
 		delete(n.shares, f.open.cred.key)
 	}

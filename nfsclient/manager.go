@@ -12,6 +12,11 @@ import (
 // out what recovery asks for, renews the lease, watches over the connection
 // and settles doubtful slots.
 
+// maxReconnectPause bounds the pause between two attempts to reach the server.
+// It is short, because a server that has restarted waits for its clients for its
+// grace period only.
+const maxReconnectPause = 2 * time.Second
+
 // wakeManager makes the manager look at what there is to do. Called with mu
 // held, or not.
 func (c *Client) wakeManager() {
@@ -55,7 +60,7 @@ func (c *Client) manage(ctx context.Context) {
 		if !ok {
 			pause = backoff{} // a hard mount never gives up
 		}
-		_ = sleep(ctx, d)
+		_ = sleep(ctx, min(d, maxReconnectPause))
 	}
 }
 
@@ -87,7 +92,7 @@ func (c *Client) upkeep(ctx context.Context, now time.Time) {
 		}
 	}
 	c.old = keep
-	connCtx := c.connCtx
+	connCtx, lease := c.connCtx, c.lease.period
 	c.mu.Unlock()
 
 	switch pulse {
@@ -106,6 +111,7 @@ func (c *Client) upkeep(ctx context.Context, now time.Time) {
 		r := c.newRequest(c.self)
 		r.urgent, r.renewal = true, true
 		c.renewing.Store(true)
+		c.returnIdle(now, lease)
 		c.fire(connCtx, r)
 	}
 	for _, s := range old {

@@ -185,6 +185,7 @@ func (c *Client) opened(ctx context.Context, r *request, access uint32, dir FH, 
 	o.opened(r.openRes.StateID, access)
 	f := &File{c: c, open: o, access: access}
 	s.files[f] = struct{}{}
+	n.files++
 	s.mu.Unlock()
 	n.writes.mu.Lock()
 	f.seen.Store(n.writes.lost.n)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"nfsrdma-fuse/xdr/nfs4"
 )
@@ -34,7 +35,8 @@ type node struct {
 
 	// The following are guarded by state.mu.
 
-	refs   int
+	refs   int // files and delegations
+	files  int
 	shares map[string]*openShare // by the key of the credential
 	deleg  *delegation
 
@@ -143,7 +145,7 @@ func (c *Client) pick(o *openShare, access uint32) (nfs4.StateID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := o.node.deleg; d != nil && d.covers(access) {
-		s.delegs.use(d)
+		s.delegs.use(d, time.Now())
 		return nfs4.StateID{Other: d.sid.Other}, nil
 	}
 	return o.stateID()
