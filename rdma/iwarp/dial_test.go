@@ -202,8 +202,7 @@ func TestConnectContext(t *testing.T) {
 	if err := q.Post(request(rdma.OpSend, pattern(4, 0), rdma.Remote{})); err != nil {
 		t.Fatal(err)
 	}
-	next(t, q.(*QP))
-	if c := next(t, q.(*QP)); string(c.Buf.Data[:c.Len]) != "pong" {
+	if c := received(t, q.(*QP)); string(c.Buf.Data[:c.Len]) != "pong" {
 		t.Errorf("got %q", c.Buf.Data[:c.Len])
 	}
 }
@@ -240,8 +239,7 @@ func TestConnectOther(t *testing.T) {
 	if err := q.Post(request(rdma.OpSend, msg, rdma.Remote{})); err != nil {
 		t.Fatal(err)
 	}
-	next(t, q.(*QP))
-	if e := next(t, q.(*QP)); e.Len != len(msg.Data) || string(big.Data) != string(msg.Data) {
+	if e := received(t, q.(*QP)); e.Len != len(msg.Data) || string(big.Data) != string(msg.Data) {
 		t.Errorf("%d bytes came back", e.Len)
 	}
 	if err := <-errs; err != nil {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"nfsrdma-fuse/rdma"
@@ -223,22 +223,20 @@ func TestReadyToReceive(t *testing.T) {
 			if _, err := p.Receive(); err != nil {
 				t.Fatal(err)
 			}
-			next(t, q.(*QP))
 			if err := post(q, 1); err != nil {
 				t.Fatal(err)
 			}
 			if err := p.Send([]byte("first")); err != nil {
 				t.Fatal(err)
 			}
-			if e := next(t, q.(*QP)); string(e.Buf.Data[:e.Len]) != "first" {
+			if e := received(t, q.(*QP)); string(e.Buf.Data[:e.Len]) != "first" {
 				t.Errorf("received %q", e.Buf.Data[:e.Len])
 			}
 		})
 	}
 }
 
-// TestReadLimit checks both sides of the negotiated depths: what the peer may
-// ask for at once (IRD) is enforced, what this end may (ORD) kept.
+// TestReadLimit checks that this end keeps to the negotiated depth (ORD).
 func TestReadLimit(t *testing.T) {
 	l := listen(t, Config{})
 	p := dialPeer(t, l.Addr().String())
@@ -267,43 +265,56 @@ func TestReadLimit(t *testing.T) {
 	if err := q.Post(read); !errors.Is(err, ErrQueueFull) {
 		t.Errorf("third Read with ORD 2: %v", err)
 	}
-	// While the listening end is quiet, nothing is answered: four requests are
-	// outstanding at once.
-	src := pattern(100, 1)
-	at, err := q.Expose(src, 0, 100, rdma.RemoteRead)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.mu.Lock()
-	q.sending = true // the sending side is stuck
-	q.mu.Unlock()
-	for range 4 {
-		if err := p.RequestRead(iwarptest.Read{SinkSTag: 1, Size: 100, STag: uint32(at.Handle), Offset: at.Offset}); err != nil {
+	p.Close()
+}
+
+// TestReadsBeyondLimit has a peer ask for more than was negotiated.
+func TestReadsBeyondLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := pipe(Config{})
+		o := options()
+		o.IRD = 3
+		at := make(chan rdma.Remote, 1)
+		errs := make(chan error, 1)
+		go func() {
+			errs <- func() error {
+				if _, err := p.ReadFrame(); err != nil {
+					return err
+				}
+				if err := p.WriteFrame(iwarptest.Frame{Key: iwarptest.ReplyKey, Revision: 2, Enhanced: true, IRD: 16, ORD: 3}); err != nil {
+					return err
+				}
+				// Nothing is read: one response is being written, three
+				// requests wait, and there is one too many.
+				src := <-at
+				for range 5 {
+					if err := p.RequestRead(iwarptest.Read{SinkSTag: 1, Size: 100, STag: uint32(src.Handle), Offset: src.Offset}); err != nil {
+						return err
+					}
+					synctest.Wait()
+				}
+				return nil
+			}()
+		}()
+		qp, err := c.Connect(t.Context(), "pipe", o)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	var pe *rdma.ProtocolError
-	for pe == nil { // the fault is found before the end can be reported
-		q.mu.Lock()
-		errors.As(q.err, &pe)
-		if pe == nil {
-			q.sendCond.Wait()
+		src, err := qp.Expose(pattern(100, 1), 0, 100, rdma.RemoteRead)
+		if err != nil {
+			t.Fatal(err)
 		}
-		q.mu.Unlock()
-	}
-	q.mu.Lock()
-	q.sendCond.Signal()
-	q.mu.Unlock()
-	q.release()
-	if pe.Terminate != uint32(termUntaggedNoBuf) {
-		t.Errorf("ended with %v", pe)
-	}
-	if code, err := p.AwaitTerminate(); err != nil || code != uint16(termUntaggedNoBuf) {
-		t.Errorf("Terminate %#x, %v", code, err)
-	}
-	if err := drained(t, q); !errors.As(err, &pe) {
-		t.Error(err)
-	}
+		at <- src
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+		var pe *rdma.ProtocolError
+		if err := drained(t, qp.(*QP)); !errors.As(err, &pe) || pe.Terminate != uint32(termUntaggedNoBuf) {
+			t.Error(err)
+		}
+		p.Close()
+		qp.Close()
+	})
 }
 
 // failingListener fails now and then, as a socket does when there are no file
@@ -344,7 +355,7 @@ func TestAcceptSocketError(t *testing.T) {
 	}
 	p.Close()
 	q.Close()
-	if err := drained(t, q.(*QP)); err == nil || errors.Is(err, io.EOF) {
+	if err := drained(t, q.(*QP)); err == nil {
 		t.Error(err)
 	}
 }

@@ -86,6 +86,17 @@ func next(t testing.TB, q *QP) rdma.Completion {
 	return c[0]
 }
 
+// received returns the next message. A Send may be reported after the reply to
+// it; its completion is dropped.
+func received(t testing.TB, q *QP) rdma.Completion {
+	t.Helper()
+	for {
+		if c := next(t, q); c.Op == rdma.OpReceive {
+			return c
+		}
+	}
+}
+
 // drained polls until the connection's error comes, and returns it. Everything
 // before it must have been flushed or completed.
 func drained(t testing.TB, q *QP) error {

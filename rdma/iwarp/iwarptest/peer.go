@@ -13,7 +13,7 @@ import (
 // DefaultTimeout is how long a Peer waits in each of its methods.
 const DefaultTimeout = 10 * time.Second
 
-// Peer is one connection. Its methods are for one goroutine at a time.
+// Peer is one connection. One goroutine may read and another write at a time.
 type Peer struct {
 	// Conn is the connection itself, for what no method does.
 	Conn net.Conn
