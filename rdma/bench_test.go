@@ -63,18 +63,18 @@ func (r *roundTrip) do(t testing.TB) {
 
 const mib = 1 << 20
 
-func readPair(t testing.TB, result int, params rdmatest.Params) *roundTrip {
-	p := connect(t, rdma.Config{}, rdma.Config{Handler: newResponder(120, make([]byte, result)).handle}, params)
-	call := &ulb.Call{Msg: callMessage(200), ReplyMax: 200, Sink: getBuffer(t, p.client, mib), SinkLen: mib}
+func readPair(t testing.TB, n int, params rdmatest.Params) *roundTrip {
+	p := connect(t, rdma.Config{}, rdma.Config{Handler: newResponder(120, make([]byte, n)).handle}, params)
+	call := &ulb.Call{Msg: callMessage(200), ReplyMax: 200, Sink: getBuffer(t, p.client, n), SinkLen: n}
 	t.Cleanup(call.Sink.Release)
 	return newRoundTrip(p.client, call)
 }
 
-func writePair(t testing.TB, params rdmatest.Params) *roundTrip {
+func writePair(t testing.TB, n int, params rdmatest.Params) *roundTrip {
 	p := connect(t, rdma.Config{}, rdma.Config{Handler: newResponder(120, nil).handle}, params)
-	buf := getBuffer(t, p.client, mib)
+	buf := getBuffer(t, p.client, n)
 	t.Cleanup(buf.Release)
-	return newRoundTrip(p.client, &ulb.Call{Msg: callMessage(200, buf.Data[:mib]), ArgBuf: buf, ReplyMax: 200})
+	return newRoundTrip(p.client, &ulb.Call{Msg: callMessage(200, buf.Data[:n]), ArgBuf: buf, ReplyMax: 200})
 }
 
 func inlinePair(t testing.TB) *roundTrip {
@@ -96,10 +96,14 @@ func bench(b *testing.B, r *roundTrip, n int64) {
 	}
 }
 
-func BenchmarkRead1MiB(b *testing.B)  { bench(b, readPair(b, mib, rdmatest.Params{AnyMemory: true}), mib) }
-func BenchmarkWrite1MiB(b *testing.B) { bench(b, writePair(b, rdmatest.Params{AnyMemory: true}), mib) }
-func BenchmarkInline(b *testing.B)    { bench(b, inlinePair(b), 0) }
-func BenchmarkReply60K(b *testing.B)  { bench(b, longPair(b), 60_000) }
+func BenchmarkRead1MiB(b *testing.B) {
+	bench(b, readPair(b, mib, rdmatest.Params{AnyMemory: true}), mib)
+}
+func BenchmarkWrite1MiB(b *testing.B) {
+	bench(b, writePair(b, mib, rdmatest.Params{AnyMemory: true}), mib)
+}
+func BenchmarkInline(b *testing.B)   { bench(b, inlinePair(b), 0) }
+func BenchmarkReply60K(b *testing.B) { bench(b, longPair(b), 60_000) }
 
 // In steady state neither end allocates for a call; what is counted here also
 // covers the in-memory provider, whose maps and queues grow now and then.
@@ -108,9 +112,9 @@ func TestAllocations(t *testing.T) {
 		name string
 		r    *roundTrip
 	}{
-		{"READ of 1 MiB", readPair(t, mib, rdmatest.Params{AnyMemory: true})},
-		{"READ of 1 MiB, registered memory", readPair(t, mib, rdmatest.Params{})},
-		{"WRITE of 1 MiB", writePair(t, rdmatest.Params{AnyMemory: true})},
+		{"READ", readPair(t, 64<<10, rdmatest.Params{AnyMemory: true})},
+		{"READ, registered memory", readPair(t, 64<<10, rdmatest.Params{})},
+		{"WRITE", writePair(t, 64<<10, rdmatest.Params{AnyMemory: true})},
 		{"inline", inlinePair(t)},
 		{"long reply", longPair(t)},
 	} {

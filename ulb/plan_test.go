@@ -78,6 +78,12 @@ func TestPlanCall(t *testing.T) {
 			Call{Msg: msg(200, 50_000), ReplyMax: 9000}, big, Plan{Arg: 0, Position: 200, Reply: 9000}},
 		{"an estimate that may be exceeded gets a Reply chunk even if it is small",
 			Call{Msg: msg(200), ReplyMax: 300, ReplySoft: true}, big, Plan{Arg: -1, Reply: 300}},
+		{"with a sink too: then everything goes into it",
+			Call{Msg: msg(200), ReplyMax: 300, ReplySoft: true, Sink: sink, SinkLen: 8192}, big, Plan{Arg: -1, Reply: 8492}},
+		{"a result inline counts with its padding",
+			Call{Msg: msg(200), ReplyMax: 2067, Sink: sink, SinkLen: 2001}, big, Plan{Arg: -1, Sink: 2001}},
+		{"a Reply chunk is a multiple of four long, as every XDR stream",
+			Call{Msg: msg(200), ReplyMax: 5001}, big, Plan{Arg: -1, Reply: 5004}},
 		{"backward: inline or not at all (RFC 8167 section 5.3)",
 			Call{Msg: msg(200), ReplyMax: 300}, back, Plan{Arg: -1}},
 	} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"nfsrdma-fuse/rdma"
@@ -69,8 +70,8 @@ type QueuePair struct {
 	cond     sync.Cond
 	recvs    []*ulb.Buffer
 	done     []rdma.Completion
-	held     []rdma.Completion // of Sends, while hold
-	hold     bool
+	held     []rdma.Completion // of the kinds in hold
+	hold     []rdma.Op
 	sends    int // work requests posted whose completions were not polled
 	reads    int // Reads among them
 	regions  map[rdma.Handle]*region
@@ -136,12 +137,13 @@ func (q *QueuePair) Violation() error {
 	return q.violated
 }
 
-// HoldSends keeps completions of Sends back, or lets them go again: devices
-// may report a reply before the Send of its call.
-func (q *QueuePair) HoldSends(hold bool) {
+// Hold keeps completions of some kinds of work requests back, which a device
+// may report late: a Send after the reply to its call, for example. Hold without
+// arguments lets them go. When the connection ends they come as flushed.
+func (q *QueuePair) Hold(ops ...rdma.Op) {
 	q.link.mu.Lock()
 	defer q.link.mu.Unlock()
-	if q.hold = hold; !hold {
+	if q.hold = ops; len(ops) == 0 {
 		q.done = append(q.done, q.held...)
 		q.held = nil
 		q.cond.Broadcast()
@@ -271,7 +273,7 @@ func (q *QueuePair) Post(batch []rdma.WorkRequest) error {
 				q.end(err, errors.New("terminated by the peer"))
 			}
 		}
-		if q.hold && c.Err == nil && (c.Op == rdma.OpSend || c.Op == rdma.OpSendInvalidate) {
+		if c.Err == nil && slices.Contains(q.hold, c.Op) {
 			q.held = append(q.held, c)
 			continue
 		}
@@ -423,7 +425,10 @@ func (q *QueuePair) end(own, peer error) {
 		}
 		e.qp.err = e.err
 		clear(e.qp.regions)
-		e.qp.done = append(e.qp.done, e.qp.held...)
+		for _, c := range e.qp.held {
+			c.Err = rdma.ErrFlushed
+			e.qp.done = append(e.qp.done, c)
+		}
 		e.qp.held = nil
 		for _, b := range e.qp.recvs {
 			e.qp.done = append(e.qp.done, rdma.Completion{Op: rdma.OpReceive, Buf: b, Err: rdma.ErrFlushed})
