@@ -138,15 +138,21 @@ func (q *QueuePair) Violation() error {
 }
 
 // Hold keeps completions of some kinds of work requests back, which a device
-// may report late: a Send after the reply to its call, for example. Hold without
-// arguments lets them go. When the connection ends they come as flushed.
+// may report late: a Send after the reply to its call, for example. Those of
+// other kinds, held by an earlier Hold, are let go. When the connection ends
+// they come as flushed.
 func (q *QueuePair) Hold(ops ...rdma.Op) {
 	q.link.mu.Lock()
 	defer q.link.mu.Unlock()
-	if q.hold = ops; len(ops) == 0 {
-		q.done = append(q.done, q.held...)
-		q.held = nil
-		q.cond.Broadcast()
+	q.hold = ops
+	held := q.held
+	q.held = nil
+	for _, c := range held {
+		if slices.Contains(ops, c.Op) {
+			q.held = append(q.held, c)
+		} else {
+			q.complete(c)
+		}
 	}
 }
 

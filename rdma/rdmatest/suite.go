@@ -57,6 +57,7 @@ type end struct {
 	t    testing.TB
 	name string
 	qp   rdma.QueuePair
+	peer *end
 	mem  ulb.Memory
 	got  []rdma.Completion
 }
@@ -77,6 +78,7 @@ func pairWith(t testing.TB, connect ConnectFunc, co, so rdma.Options) (client, s
 	c, s := connect(t, co, so)
 	client = &end{t: t, name: "client", qp: c, mem: c.Memory()}
 	server = &end{t: t, name: "server", qp: s, mem: s.Memory()}
+	client.peer, server.peer = server, client
 	t.Cleanup(func() {
 		for _, e := range []*end{client, server} {
 			if err := e.qp.Close(); err != nil {
@@ -125,12 +127,15 @@ func (e *end) post(batch ...rdma.WorkRequest) {
 	}
 }
 
+// expose exposes memory and sends a message, with which the access is in force:
+// a handle is of no use to a peer before it has been told.
 func (e *end) expose(b *ulb.Buffer, off, n int, a rdma.Access) rdma.Remote {
 	e.t.Helper()
 	r, err := e.qp.Expose(b, off, n, a)
 	if err != nil {
 		e.t.Fatalf("%s: Expose: %v", e.name, err)
 	}
+	settle(e, e.peer)
 	return r
 }
 
