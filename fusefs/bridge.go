@@ -3,6 +3,7 @@ package fusefs
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -22,7 +23,10 @@ type bridge struct {
 	nodes   *nodes
 	handles *handles
 	groups  *groupCache
-	sillies *sillyDirs
+	names   *names
+	sillies *sillies
+	// expiring counts the files that are kept for openGrace.
+	expiring sync.WaitGroup
 
 	server atomic.Pointer[fuse.Server]
 	dead   func() bool // whether the kernel has given up the connection
@@ -38,7 +42,8 @@ func newBridge(c backend, root nfs4.FH, attrs *nfs4.Attrs, o Options) *bridge {
 		nodes:         newNodes(root, attrs),
 		handles:       newHandles(),
 		groups:        newGroupCache(),
-		sillies:       newSillyDirs(),
+		names:         newNames(),
+		sillies:       newSillies(),
 		dead:          func() bool { return false },
 	}
 	return b

@@ -53,7 +53,8 @@
 //	nodes.mu        the node tables, lookup counts, names of nodes
 //	node.mu         what is known of one file: change attribute, opens
 //	handles.mu      the table of handles
-//	sillyDirs.mu    directories that have silly-renamed files
+//	sillies.mu      files that have a silly name
+//	names.mu        names being looked up or changed
 //	groups.mu       the cache of supplementary groups
 //
 // A directory handle is used by one request at a time; it is passed from one to

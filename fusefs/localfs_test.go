@@ -113,8 +113,8 @@ func localAttrs(dir int, name string) (*nfs4.Attrs, error) {
 		Change: uint64(st.Ctim.Sec)*1e9 + uint64(st.Ctim.Nsec), Size: uint64(st.Size), FileID: st.Ino,
 		FSID: nfs4.FSID{Major: 1}, Mode: st.Mode & 0o7777, NumLinks: uint32(st.Nlink),
 		Owner: fmt.Sprint(st.Uid), OwnerGroup: fmt.Sprint(st.Gid),
-		RawDev:    nfs4.SpecData{Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)},
-		SpaceUsed: uint64(st.Blocks) * 512,
+		RawDev:     nfs4.SpecData{Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)},
+		SpaceUsed:  uint64(st.Blocks) * 512,
 		TimeAccess: nfs4.Time{Sec: st.Atim.Sec, Nsec: uint32(st.Atim.Nsec)}, TimeModify: nfs4.Time{Sec: st.Mtim.Sec, Nsec: uint32(st.Mtim.Nsec)},
 		TimeMetadata: nfs4.Time{Sec: st.Ctim.Sec, Nsec: uint32(st.Ctim.Nsec)},
 	}

@@ -136,6 +136,12 @@ func (b *bridge) closeAll(ctx context.Context) {
 		}
 		b.removeSilly(ctx, h.node.closed())
 	}
+	for _, s := range b.sillies.list() { // those kept for an open that never came
+		if s.node.release(s) {
+			b.removeSilly(ctx, s)
+		}
+	}
+	b.expiring.Wait()
 }
 
 // Wait returns when the file system is no longer mounted, by whoever unmounted

@@ -15,6 +15,11 @@ func (b *bridge) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, o
 	if dir == nil {
 		return o.end(errNoNode)
 	}
+	looked, err := b.names.lookup(o, dentry{dir.id, name})
+	if err != nil {
+		return o.end(err)
+	}
+	defer looked()
 	fh, attrs, err := b.c.Lookup(o, o.cred, dir.fh, name)
 	if isStatus(err, nfs4.ErrNoEnt) {
 		b.nodes.unname(dir, name)
@@ -27,7 +32,7 @@ func (b *bridge) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, o
 	if err != nil {
 		return o.end(err)
 	}
-	b.found(dir, name, fh, attrs, out)
+	b.found(dir, name, fh, attrs, out).found(h.Pid)
 	return o.end(nil)
 }
 
@@ -204,13 +209,15 @@ func (b *bridge) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fu
 	if dir == nil {
 		return o.end(errNoNode)
 	}
+	var sillies *sillyDir
+	if n := b.nodes.named(dir, name); n != nil {
+		sillies = b.sillies.of(n)
+	}
 	err := b.c.Remove(o, o.cred, dir.fh, name)
-	if isStatus(err, nfs4.ErrNotEmpty) {
-		// What is left may be files that were removed while open and have been
-		// closed since; the kernel tells of a close without waiting for us.
-		if n := b.nodes.named(dir, name); n != nil && b.sillies.waitEmpty(o, n.id) {
-			err = b.c.Remove(o, o.cred, dir.fh, name)
-		}
+	if isStatus(err, nfs4.ErrNotEmpty) && sillies != nil && sillies.waitEmpty(o) {
+		// What was left were files that had been removed while open, and closed
+		// since: the kernel tells of a close without waiting for us.
+		err = b.c.Remove(o, o.cred, dir.fh, name)
 	}
 	dir.touch(b)
 	if err == nil {
@@ -226,11 +233,14 @@ func (b *bridge) Unlink(cancel <-chan struct{}, h *fuse.InHeader, name string) f
 	if dir == nil {
 		return o.end(errNoNode)
 	}
-	n := b.nodes.named(dir, name)
-	hidden, err := b.hide(o, dir, name, n)
-	if err == nil && !hidden {
-		err = b.c.Remove(o, o.cred, dir.fh, name)
+	looked, changed, err := b.names.change(o, dentry{dir.id, name})
+	if err != nil {
+		return o.end(err)
 	}
+	defer changed()
+	n := b.nodes.named(dir, name)
+	expected := looked || n != nil && n.foundByOther(h.Pid)
+	err = b.unlink(o, dir, name, n, expected)
 	dir.touch(b)
 	if n != nil {
 		n.touch(b) // it has a link less
@@ -253,18 +263,17 @@ func (b *bridge) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newN
 		// kernel's client, say so rather than do it in steps that others see.
 		return o.end(unix.EINVAL)
 	}
+	looked, changed, err := b.names.change(o, dentry{to.id, newName})
+	if err != nil {
+		return o.end(err)
+	}
+	defer changed()
 	moved, replaced := b.nodes.named(from, oldName), b.nodes.named(to, newName)
-	hidden := false
-	var err error
-	if replaced != nil && replaced != moved {
-		if hidden, err = b.hide(o, to, newName, replaced); err != nil {
-			return o.end(err)
-		}
+	if replaced == moved {
+		replaced = nil // two names of one object, or nothing is known of either
 	}
-	err = b.c.Rename(o, o.cred, from.fh, oldName, to.fh, newName)
-	if err != nil && hidden {
-		b.unhide(o, replaced, to, newName)
-	}
+	expected := looked || replaced != nil && replaced.foundByOther(in.Pid)
+	err = b.replace(o, from, oldName, to, newName, replaced, expected)
 	from.touch(b)
 	to.touch(b)
 	for _, n := range []*node{moved, replaced} {

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/hanwen/go-fuse/v2/posixtest"
 
 	"nfsrdma-fuse/fusefs/conformance"
 	"nfsrdma-fuse/nfsclient"
@@ -95,6 +99,36 @@ func TestConformance(t *testing.T) {
 	for _, road := range []string{"tcp", "iwarp"} {
 		t.Run(road, func(t *testing.T) {
 			conformance.Run(t, helper(t, road, "", Options{AllowOther: true}), conformance.Options{})
+		})
+	}
+}
+
+// posixExcluded are the cases of go-fuse's suite that do not run here, each
+// with its reason.
+var posixExcluded = map[string]string{
+	"XAttr":             "extended attributes are not served",
+	"XAttrLarge":        "extended attributes are not served",
+	"Fallocate":         "space is not preallocated",
+	"FallocateKeepSize": "space is not preallocated",
+	// The case expects two descriptors of one process to get into each other's
+	// way, which POSIX locks do not.
+	"FcntlFlockLocksFile": "the case is wrong: locks of one process do not conflict",
+}
+
+// TestPosix runs go-fuse's own suite on a mount of the embedded server.
+func TestPosix(t *testing.T) {
+	haveFUSE(t)
+	dir := helper(t, "tcp", "", Options{AllowOther: true})
+	for name, run := range posixtest.All {
+		t.Run(name, func(t *testing.T) {
+			if reason := posixExcluded[name]; reason != "" {
+				t.Skip(reason)
+			}
+			sub := filepath.Join(dir, name)
+			if err := os.Mkdir(sub, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			run(t, sub)
 		})
 	}
 }

@@ -3,6 +3,7 @@ package fusefs
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -32,6 +33,9 @@ type node struct {
 	opens int           // opens done or in progress
 	silly *silly        // set if the file has no name of its own any more
 	verf  nfs4.Verifier // of the directory's cookies, as last seen
+
+	foundAt time.Time // of the last lookup by name
+	foundBy uint32    // the thread that did it
 }
 
 // touch says that an own change of the object has been answered.

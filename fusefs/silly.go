@@ -14,25 +14,35 @@ import (
 	"nfsrdma-fuse/xdr/nfs4"
 )
 
-// NFS has no files without a name. A file that is removed while it is open here
-// is therefore renamed in its directory to a name that is hidden by its dot, and
-// that name is removed when the last open ends: the "silly rename" that all NFS
+// NFS has no files without a name. A file that loses its name while it is open
+// here therefore gets another one in the same directory, hidden by its dot, and
+// that is removed when the last open ends: the "silly rename" that all NFS
 // clients have in common, with names of the same form, so that the clean-up
 // jobs of servers know what a client that died has left behind.
+//
+// What the kernel is about to open must be kept too: it looks a name up, lets go
+// of everything, and then sends an open of what it has found. See names.go.
 
 // silly is the name that a file has been given in place of its own.
 //
-//	hide begins            renamed at the server          last open ends
-//	    +----> !named ----------------------------> named ---------------> removed
-//	              |   opens ended meanwhile: removed at once
-//	              | rename fails
-//	              +----------> none
+//	reserve                named at the server            last open ends
+//	   +----> !named --------------------------> named -------------------> removed
+//	             |                                 |  not opened for openGrace
+//	             |                                 +----------------------> removed
+//	             | that failed                     |  its own name was kept
+//	             +-----------> none                +----------------------> removed
 type silly struct {
-	dir   *node
-	name  string
-	cred  nfsclient.Cred // of who removed the file
-	named bool           // the file has this name; guarded by node.mu
+	node *node
+	dir  *node
+	name string
+	cred nfsclient.Cred // of who removed the file
+
+	named bool // the file has this name; guarded by node.mu
 }
+
+// openGrace is how long a file that has just been looked up is kept for the open
+// that may follow.
+const openGrace = 50 * time.Millisecond
 
 func (n *node) isSilly() bool {
 	n.mu.Lock()
@@ -40,65 +50,141 @@ func (n *node) isSilly() bool {
 	return n.silly != nil && n.silly.named
 }
 
-// sillyName makes a name that nobody else makes: rename would replace a file
-// that has it.
-func sillyName(n *node) string { return fmt.Sprintf(".nfs%016x%08x", n.ino, rand.Uint32()) }
-
-// hide gives an entry that is about to go a silly name if it is a file that is
-// open. It tells whether it has done so; then the entry is gone.
-func (b *bridge) hide(o *op, dir *node, name string, n *node) (hidden bool, err error) {
+// reserve begins to give a file a silly name, if it needs one: because it is
+// open, or expected to be opened. It returns nil if it needs none.
+func (b *bridge) reserve(o *op, dir *node, name string, n *node, expected bool) (*silly, error) {
 	if n == nil || n.typ != fuse.S_IFREG {
-		return false, nil
+		return nil, nil
 	}
-	s := &silly{dir: dir, name: sillyName(n), cred: o.cred}
+	// Nobody else makes the same name: rename would replace a file that has it.
+	s := &silly{node: n, dir: dir, name: fmt.Sprintf(".nfs%016x%08x", n.ino, rand.Uint32()), cred: o.cred}
 	n.mu.Lock()
-	if old := n.silly; old != nil || n.opens == 0 {
-		n.mu.Unlock()
-		if old != nil && old.dir == dir && old.name == name {
+	defer n.mu.Unlock()
+	if old := n.silly; old != nil {
+		if old.dir != dir || old.name != name {
+			return nil, nil // kept by another name already
+		}
+		if n.opens > 0 {
 			// Removing the silly name itself would take the file from under
 			// those who have it open.
-			return false, unix.EBUSY
+			return nil, unix.EBUSY
 		}
-		return false, nil // not open, or kept by another name already
+		n.silly = nil
+		b.sillies.done(old)
+		return nil, nil
+	}
+	if n.opens == 0 && !expected {
+		return nil, nil
 	}
 	n.silly = s
-	n.mu.Unlock()
-	b.sillies.add(dir.id)
+	b.sillies.add(s)
+	return s, nil
+}
 
-	err = b.c.Rename(o, o.cred, dir.fh, name, dir.fh, s.name)
+// settle says whether the file has its silly name now.
+func (b *bridge) settle(s *silly, named bool) {
+	n := s.node
 	n.mu.Lock()
-	s.named = err == nil
-	last := n.opens == 0
-	if err != nil || last {
+	s.named = named
+	if !named {
+		n.silly = nil
+	} else if n.opens == 0 {
+		b.expiring.Add(1)
+		time.AfterFunc(openGrace, func() { b.expire(s) })
+	}
+	n.mu.Unlock()
+	if !named {
+		b.sillies.done(s)
+		return
+	}
+	b.stats.silly.Add(1)
+}
+
+// expire removes a file that nobody has opened.
+func (b *bridge) expire(s *silly) {
+	defer b.expiring.Done()
+	if !s.node.release(s) {
+		return
+	}
+	ctx, cancel := b.background()
+	defer cancel()
+	b.removeSilly(ctx, s)
+}
+
+// release takes a silly name from its file if nobody has that open; the caller
+// then removes it.
+func (n *node) release(s *silly) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.opens > 0 || n.silly != s || !s.named {
+		return false
+	}
+	n.silly = nil
+	return true
+}
+
+// unlink removes a name, or makes it a silly one.
+func (b *bridge) unlink(o *op, dir *node, name string, n *node, expected bool) error {
+	s, err := b.reserve(o, dir, name, n, expected)
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		return b.c.Remove(o, o.cred, dir.fh, name)
+	}
+	err = b.c.Rename(o, o.cred, dir.fh, name, dir.fh, s.name)
+	b.settle(s, err == nil)
+	return err
+}
+
+// replace renames an entry over another, whose file keeps a silly name if it
+// needs one. The file gets it as a second name, so that the name to be replaced
+// is there all the time for everybody; only where the server has no links the
+// file is renamed.
+func (b *bridge) replace(o *op, from *node, oldName string, to *node, newName string, n *node, expected bool) error {
+	s, err := b.reserve(o, to, newName, n, expected)
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		return b.c.Rename(o, o.cred, from.fh, oldName, to.fh, newName)
+	}
+	_, err = b.c.Link(o, o.cred, n.fh, to.fh, s.name)
+	linked := err == nil
+	if !linked {
+		err = b.c.Rename(o, o.cred, to.fh, newName, to.fh, s.name)
+	}
+	b.settle(s, err == nil)
+	if err != nil {
+		return err
+	}
+	err = b.c.Rename(o, o.cred, from.fh, oldName, to.fh, newName)
+	if err != nil {
+		b.undo(o, s, newName, linked)
+	}
+	return err
+}
+
+// undo gives a file back the name that it should have lost.
+func (b *bridge) undo(o *op, s *silly, name string, linked bool) {
+	n := s.node
+	n.mu.Lock()
+	mine := n.silly == s
+	if mine {
 		n.silly = nil
 	}
 	n.mu.Unlock()
-	if err != nil {
-		b.sillies.done(dir.id)
-		return false, err
+	if !mine {
+		return // closed meanwhile, and the silly name removed
 	}
-	b.stats.silly.Add(1)
-	b.nodes.unname(dir, name)
-	if last {
+	if linked {
 		b.removeSilly(o, s)
+		return
 	}
-	return true, nil
-}
-
-// unhide gives an entry its name back, as what should have replaced it has
-// failed.
-func (b *bridge) unhide(o *op, n *node, dir *node, name string) {
-	n.mu.Lock()
-	s := n.silly
-	n.silly = nil
-	n.mu.Unlock()
-	if s == nil {
-		return // closed, and removed: as if it had been unlinked
-	}
-	b.sillies.done(dir.id)
-	if err := b.c.Rename(o, o.cred, dir.fh, s.name, dir.fh, name); err != nil {
+	if err := b.c.Rename(o, o.cred, s.dir.fh, s.name, s.dir.fh, name); err != nil {
 		b.o.Log.WithError(err).Warnf("a file could not be given its name %q back and is now %q", name, s.name)
 	}
+	b.sillies.done(s)
 }
 
 // opened counts an open that begins, so that the file is not removed meanwhile.
@@ -122,21 +208,24 @@ func (n *node) closed() *silly {
 	return s
 }
 
+// removeSilly removes a silly name, if there is one, that the caller has taken
+// from its file.
 func (b *bridge) removeSilly(ctx context.Context, s *silly) {
 	if s == nil {
 		return
 	}
-	defer b.sillies.done(s.dir.id)
+	defer b.sillies.done(s)
 	if err := b.c.Remove(ctx, s.cred, s.dir.fh, s.name); err != nil && !isStatus(err, nfs4.ErrNoEnt, nfs4.ErrStale) {
 		b.o.Log.WithError(err).Warnf("a removed file could not be deleted when it was closed: %q is left over", s.name)
 	}
 	s.dir.touch(b)
 }
 
-// sillyDirs counts the silly names in each directory.
-type sillyDirs struct {
+// sillies knows all silly names, and counts them in each directory.
+type sillies struct {
 	mu  sync.Mutex
-	dir map[uint64]*sillyDir
+	all map[*silly]struct{}
+	dir map[*node]*sillyDir
 }
 
 type sillyDir struct {
@@ -144,43 +233,60 @@ type sillyDir struct {
 	empty chan struct{} // closed when count is zero
 }
 
-func newSillyDirs() *sillyDirs { return &sillyDirs{dir: make(map[uint64]*sillyDir)} }
+func newSillies() *sillies {
+	return &sillies{all: make(map[*silly]struct{}), dir: make(map[*node]*sillyDir)}
+}
 
-func (t *sillyDirs) add(id uint64) {
+func (t *sillies) add(s *silly) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	d := t.dir[id]
+	t.all[s] = struct{}{}
+	d := t.dir[s.dir]
 	if d == nil {
 		d = &sillyDir{empty: make(chan struct{})}
-		t.dir[id] = d
+		t.dir[s.dir] = d
 	}
 	d.count++
 }
 
-func (t *sillyDirs) done(id uint64) {
+// done says that a silly name is gone, or never came to be.
+func (t *sillies) done(s *silly) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	d := t.dir[id]
+	delete(t.all, s)
+	d := t.dir[s.dir]
 	d.count--
 	if d.count == 0 {
 		close(d.empty)
-		delete(t.dir, id)
+		delete(t.dir, s.dir)
 	}
+}
+
+// list returns all of them.
+func (t *sillies) list() []*silly {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]*silly, 0, len(t.all))
+	for s := range t.all {
+		all = append(all, s)
+	}
+	return all
+}
+
+// of returns the silly names of a directory, nil if it has none.
+func (t *sillies) of(dir *node) *sillyDir {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.dir[dir]
 }
 
 // sillyPatience is how long a rmdir waits for closes that the kernel may have
 // sent ahead of it.
 const sillyPatience = 200 * time.Millisecond
 
-// waitEmpty waits for a moment until a directory has no silly names. It tells
-// whether it had any and they are gone.
-func (t *sillyDirs) waitEmpty(ctx context.Context, id uint64) bool {
-	t.mu.Lock()
-	d := t.dir[id]
-	t.mu.Unlock()
-	if d == nil {
-		return false
-	}
+// waitEmpty waits for a moment until a directory that had silly names has none
+// any more, and tells whether that is so.
+func (d *sillyDir) waitEmpty(ctx context.Context) bool {
 	limit := time.NewTimer(sillyPatience)
 	defer limit.Stop()
 	select {
