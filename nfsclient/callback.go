@@ -220,7 +220,7 @@ func (c *Client) cbRecall(a *nfs4.CBRecallArgs, raced bool) nfs4.Status {
 	d := s.delegs.find(a.StateID)
 	s.mu.Unlock()
 	switch {
-	case d == nil && (raced || c.opening.Load() > 0):
+	case d == nil && (raced || s.anyOpening()):
 		// The OPEN that brings the delegation may still be under way, even
 		// if the server does not say so. It will ask again.
 		return nfs4.ErrDelay

@@ -34,8 +34,7 @@ type Client struct {
 
 	requests sync.Pool
 
-	renewing     atomic.Bool  // a renewal of the lease is under way
-	opening      atomic.Int64 // OPENs whose state has not been recorded
+	renewing     atomic.Bool // a renewal of the lease is under way
 	onNotifyLock atomic.Pointer[func(fh FH, owner []byte)]
 
 	stats counters

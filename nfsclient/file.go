@@ -401,51 +401,55 @@ func (c *Client) settleShare(ctx context.Context, o *openShare) error {
 		return err
 	}
 	defer o.leave()
-	var pause backoff
+	st := &c.state
 	for {
-		c.state.mu.Lock()
-		do, sid, access := o.next()
-		c.state.mu.Unlock()
+		st.mu.Lock()
+		opening := st.opening[o.cred.key] > 0
+		do, sid, access := o.next(opening)
+		changed := st.opened
+		st.mu.Unlock()
 		var err error
 		switch do {
 		case shareKeep:
 			return nil
+		case shareWait:
+			err = nfs4.ErrOldStateID
 		case shareClose:
 			err = c.sendClose(ctx, o, sid)
 		case shareDowngrade:
 			err = c.sendDowngrade(ctx, o, sid, access)
 		}
-		if err == nil {
-			continue
-		}
 		status, ok := statusOf(err)
-		if !ok {
+		switch {
+		case err == nil:
+		case !ok:
 			if ctx.Err() != nil || errors.Is(err, ErrClosed) {
 				return err
 			}
 			// The request could not be made sense of; there is no better one.
 			c.log.WithError(err).Warn("file not closed at the server")
 			return nil
-		}
-		c.state.mu.Lock()
-		switch {
-		case status == nfs4.ErrOldStateID && pause.n < 8:
-			// An OPEN of this owner has overtaken us; its reply brings the
+		case status == nfs4.ErrOldStateID && opening:
+			// An OPEN of this owner has overtaken us. Its reply brings the
 			// newer seqid, and perhaps a reason to keep the file open.
-		case status == nfs4.ErrOldStateID:
-			o.sid.Seq++ // the reply was never seen: an abandoned OPEN
-		case do == shareClose:
-			o.closed(sid) // it is not there any more
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		default:
-			o.granted = o.needed()
-		}
-		c.state.mu.Unlock()
-		if !stateTrouble(status) {
-			c.log.WithError(err).Warn("server refuses to close a file")
-		}
-		if status == nfs4.ErrOldStateID {
-			if err := pause.wait(ctx); err != nil {
-				return err
+			st.mu.Lock()
+			switch {
+			case status == nfs4.ErrOldStateID:
+				o.sid.Seq = nextSeq(o.sid.Seq) // a reply was lost for good
+			case do == shareClose || stateTrouble(status):
+				o.closed(sid) // it is not there any more
+			default:
+				o.granted = o.needed() // it stays as it is
+			}
+			st.mu.Unlock()
+			if !stateTrouble(status) {
+				c.log.WithError(err).Warn("server refuses to close a file")
 			}
 		}
 	}

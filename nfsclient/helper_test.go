@@ -18,10 +18,11 @@ import (
 
 // rig is a server in the process and what connects to it.
 type rig struct {
-	t    testing.TB
-	srv  *nfstest.Server
-	log  *bytes.Buffer
-	opts Options
+	t   testing.TB
+	srv *nfstest.Server
+	log *bytes.Buffer
+	// unclean says that the server cannot be left in good order.
+	unclean bool
 
 	mu    sync.Mutex
 	conns []*nfstest.LocalConn
@@ -30,7 +31,14 @@ type rig struct {
 func newRig(t testing.TB, so nfstest.Options) *rig {
 	t.Helper()
 	r := &rig{t: t, srv: nfstest.NewServer(so)}
-	t.Cleanup(r.srv.Close)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := r.srv.WaitClean(ctx); err != nil && !r.unclean {
+			t.Errorf("left at the server: %v", err)
+		}
+		r.srv.Close()
+	})
 	return r
 }
 
@@ -89,11 +97,6 @@ func (g *rig) checkClean(c *Client) {
 	}
 	if s := c.Stats(); s.OpenFiles != 0 || s.Delegations != 0 || s.Uncommitted != 0 {
 		g.t.Errorf("state left: %+v", s)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := g.srv.WaitClean(ctx); err != nil {
-		g.t.Errorf("left at the server: %v", err)
 	}
 	if n := len(c.state.nodes); n != 0 {
 		g.t.Errorf("%d nodes left", n)

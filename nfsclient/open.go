@@ -61,7 +61,7 @@ func (c *Client) Open(ctx context.Context, cred Cred, q OpenRequest) (*File, FH,
 func (c *Client) sendOpen(ctx context.Context, cred *credential, q *OpenRequest, access uint32) (f *File, attrs *nfs4.Attrs, err error) {
 	r := c.newRequest(cred)
 	r.opening = true
-	c.opening.Add(1)
+	c.state.beginOpen(cred.key)
 	r.open = nfs4.OpenArgs{
 		ShareAccess: access,
 		Owner:       nfs4.OpenOwner{Owner: []byte(cred.key)},

@@ -2,6 +2,7 @@ package nfsclient
 
 import (
 	"fmt"
+	"slices"
 
 	"nfsrdma-fuse/xdr/nfs4"
 )
@@ -18,19 +19,53 @@ import (
 //	                       | lose
 //	                       +--------> lost         (until reopened or released)
 //
-// Replies may arrive in another order than the server worked in: seqids put
-// them right.
+// Replies may arrive in another order than the server worked in. As every step
+// has a seqid of its own, a gap among those seen tells that the reply to an
+// OPEN is missing which the server has carried out already: to close or
+// downgrade then would take away what that OPEN has opened.
 type share struct {
 	sid     nfs4.StateID
 	held    bool   // the server has the state sid
 	granted uint32 // access that the server has granted to sid
 	counts  [4]int // opens of ours, by access
 	lost    error  // why the state cannot be had again
+
+	through uint32   // all seqids up to this one have been seen
+	ahead   []uint32 // seqids seen beyond it
 }
 
 // newerSeq tells whether seqid a is newer than b: they wrap around, passing
 // over zero (RFC 8881 section 8.2.2).
 func newerSeq(a, b uint32) bool { return int32(a-b) > 0 }
+
+// nextSeq returns the seqid behind s.
+func nextSeq(s uint32) uint32 {
+	if s++; s == 0 {
+		s = 1
+	}
+	return s
+}
+
+// saw notes the seqid of a reply, and takes it for the present one if it is
+// newer.
+func (s *share) saw(seq uint32) (newer bool) {
+	if seq == nextSeq(s.through) {
+		s.through = seq
+	} else if newerSeq(seq, s.through) {
+		s.ahead = append(s.ahead, seq)
+	}
+	for i := slices.Index(s.ahead, nextSeq(s.through)); i >= 0; i = slices.Index(s.ahead, nextSeq(s.through)) {
+		s.through = s.ahead[i]
+		s.ahead = slices.Delete(s.ahead, i, i+1)
+	}
+	if newer = newerSeq(seq, s.sid.Seq); newer {
+		s.sid.Seq = seq
+	}
+	return newer
+}
+
+// gap tells whether the server has taken a step whose reply is missing.
+func (s *share) gap() bool { return s.held && s.through != s.sid.Seq }
 
 // opened notes a successful OPEN.
 func (s *share) opened(sid nfs4.StateID, access uint32) {
@@ -40,17 +75,15 @@ func (s *share) opened(sid nfs4.StateID, access uint32) {
 
 // grant takes over a stateid that an OPEN for access has returned.
 func (s *share) grant(sid nfs4.StateID, access uint32) {
-	switch {
-	case !s.held || sid.Other != s.sid.Other:
+	if !s.held || sid.Other != s.sid.Other {
 		// New state: the server had closed the old one before this OPEN, even
 		// if the reply to the CLOSE is still to come.
-		s.sid, s.held, s.granted, s.lost = sid, true, access, nil
-	default:
-		s.granted |= access
-		if newerSeq(sid.Seq, s.sid.Seq) {
-			s.sid.Seq = sid.Seq
-		}
+		s.held, s.granted, s.lost = true, 0, nil
+		s.sid = nfs4.StateID{Other: sid.Other}
+		s.through, s.ahead = 0, s.ahead[:0]
 	}
+	s.granted |= access
+	s.saw(sid.Seq)
 }
 
 // needed returns the access that the remaining opens need together.
@@ -69,6 +102,7 @@ type shareAction uint8
 
 const (
 	shareKeep shareAction = iota
+	shareWait             // until the reply to an OPEN has come
 	shareDowngrade
 	shareClose
 )
@@ -82,18 +116,19 @@ func (s *share) release(access uint32) {
 }
 
 // next returns what the server has to be told, if anything, to bring it from
-// what it has granted to what is needed.
-func (s *share) next() (do shareAction, sid nfs4.StateID, access uint32) {
+// what it has granted to what is needed. opening says that OPENs of this owner
+// are outstanding.
+func (s *share) next(opening bool) (do shareAction, sid nfs4.StateID, access uint32) {
 	need := s.needed()
 	switch {
-	case !s.held:
+	case !s.held || need == s.granted:
 		return shareKeep, nfs4.StateID{}, 0
+	case opening && s.gap():
+		return shareWait, nfs4.StateID{}, 0
 	case need == 0:
 		return shareClose, s.sid, 0
-	case need != s.granted:
-		return shareDowngrade, s.sid, need
 	}
-	return shareKeep, nfs4.StateID{}, 0
+	return shareDowngrade, s.sid, need
 }
 
 // closed notes that the server has closed sid, or does not have it any more.
@@ -108,10 +143,8 @@ func (s *share) downgraded(sid nfs4.StateID, access uint32) {
 	if !s.held || s.sid.Other != sid.Other {
 		return
 	}
-	if newerSeq(sid.Seq, s.sid.Seq) {
-		// An OPEN with a newer seqid has granted more since.
-		s.sid.Seq = sid.Seq
-		s.granted = access
+	if s.saw(sid.Seq) {
+		s.granted = access // unless an OPEN with a newer seqid has granted more since
 	}
 }
 

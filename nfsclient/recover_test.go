@@ -537,6 +537,7 @@ func TestCloseWithoutServer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		start := time.Now()
+		g.unclean = true
 		if err := c.Close(ctx); err == nil {
 			t.Error("closed without error, with data that is lost")
 		}

@@ -73,7 +73,7 @@ type life struct {
 	// goroutine that may wait; r is freed afterwards.
 	orphaned func(r *request)
 
-	// opening says that the request may bring state that a callback refers to.
+	// opening says that the request is an OPEN, to be counted by its owner.
 	opening bool
 	renewal bool // renews the lease and does nothing else
 
@@ -184,7 +184,7 @@ func (r *request) free() {
 		r.writes.end(r.order)
 	}
 	if r.opening {
-		r.c.opening.Add(-1)
+		r.c.state.endOpen(r.cred.key)
 	}
 	if r.renewal {
 		r.c.renewing.Store(false)

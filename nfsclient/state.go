@@ -17,7 +17,11 @@ type state struct {
 	nodes  map[string]*node
 	files  map[*File]struct{}
 	delegs delegations
-	lost   int64 // bytes of files given up when the client was closed
+	// opening counts the OPENs outstanding, by open owner; opened is closed
+	// and replaced when one of them has been dealt with.
+	opening map[string]int
+	opened  chan struct{}
+	lost    int64 // bytes of files given up when the client was closed
 
 	pages uncommitted
 }
@@ -25,6 +29,8 @@ type state struct {
 func (s *state) init() {
 	s.nodes = make(map[string]*node)
 	s.files = make(map[*File]struct{})
+	s.opening = make(map[string]int)
+	s.opened = make(chan struct{})
 	s.pages.nodes = make(map[*node]holding)
 }
 
@@ -90,6 +96,32 @@ func (s *state) release(n *node) (bytes int64) {
 	w.ledger.discard(w.ledger.mark())
 	s.pages.set(n, 0)
 	return bytes
+}
+
+// beginOpen notes that an OPEN is going out.
+func (s *state) beginOpen(owner string) {
+	s.mu.Lock()
+	s.opening[owner]++
+	s.mu.Unlock()
+}
+
+// endOpen notes that an OPEN has failed, or that what it has opened was
+// recorded.
+func (s *state) endOpen(owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opening[owner]--; s.opening[owner] == 0 {
+		delete(s.opening, owner)
+	}
+	close(s.opened)
+	s.opened = make(chan struct{})
+}
+
+// anyOpening tells whether an OPEN is outstanding.
+func (s *state) anyOpening() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.opening) > 0
 }
 
 // share returns what an owner has open of a node. Called with mu held.
@@ -221,6 +253,8 @@ func (c *Client) claim(ctx context.Context, o *openShare, how nfs4.ClaimType, ur
 	}
 	r := c.newRequest(o.cred)
 	r.urgent = urgent
+	r.opening = true
+	s.beginOpen(o.cred.key)
 	r.addPutFH(o.node.fh)
 	r.open = nfs4.OpenArgs{
 		ShareAccess: access | nfs4.WantNoDeleg,
