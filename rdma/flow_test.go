@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -429,6 +430,74 @@ func TestHeldReplies(t *testing.T) {
 	for i := range held {
 		held[i].Release()
 		held[i].Release() // the second does nothing
+	}
+}
+
+// Memory for long messages that is too small for all calls at once makes them
+// wait for each other, not stand still.
+func TestLittleLongMemory(t *testing.T) {
+	p := connect(t, rdma.Config{LongBytes: 64 << 10}, rdma.Config{LongBytes: 64 << 10,
+		Handler: func(_ context.Context, req *ulb.Request, respond func(xdr.Message) error) {
+			runtime.Gosched()
+			if err := respond(replyMessage(req, 20_000)); err != nil {
+				t.Errorf("respond: %v", err)
+			}
+		}}, rdmatest.Params{})
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			got := make(chan error, 1)
+			call := &ulb.Call{ReplyMax: 20_000, Done: func(_ *ulb.Call, r ulb.Reply, err error) {
+				r.Release()
+				got <- err
+			}}
+			for range 50 {
+				call.Msg = callMessage(8000)
+				if w%2 == 0 {
+					call.Msg = callMessage(20_000)
+				}
+				if err := p.client.Send(context.Background(), call); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := <-got; err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}()
+	}
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	await(t, done)
+	if s := p.client.Stats(); s.LongReplies != 800 || s.LongCalls != 800 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Limits and Info tell what was agreed on.
+func TestLimits(t *testing.T) {
+	p := connect(t, rdma.Config{}, rdma.Config{Handler: echo, Credits: 9}, rdmatest.Params{MaxSegment: 32_768})
+	warmPair(t, p)
+	if l := p.client.Limits(); l != (ulb.Limits{MaxPayload: 512 << 10, MaxCalls: 8}) {
+		t.Errorf("client: %+v", l)
+	}
+	if l := p.server.Limits(); l != (ulb.Limits{MaxPayload: 0, MaxCalls: 15}) {
+		t.Errorf("server: %+v", l)
+	}
+	if s := p.client.Info(); s != "rdma/memory memory:client -> memory:server, inline 4096/4096 bytes, 9 credits, remote invalidation true" {
+		t.Errorf("Info: %s", s)
+	}
+	pool := ulb.NewPool(p.mem[0], 1<<20)
+	defer pool.Close()
+	q := connect(t, rdma.Config{Pool: pool}, rdma.Config{Handler: echo}, rdmatest.Params{})
+	if l := q.client.Limits(); l.MaxPayload != 1<<20 || q.client.Pool() != pool {
+		t.Errorf("with a pool of its own: %+v", l)
 	}
 }
 

@@ -33,7 +33,8 @@ type served struct {
 	header  rpcrdma.Header
 	send    *ulb.Buffer
 	long    *ulb.Buffer
-	wrap    ulb.Buffer // around a result in ordinary memory
+	extra   *ulb.Buffer // long, if it is not from the pool
+	wrap    ulb.Buffer  // around a result in ordinary memory
 	batch   []WorkRequest
 	gathers []Gather
 	w       waiter
@@ -312,7 +313,7 @@ func (s *served) writeResults(reply xdr.Message) error {
 			return ulb.ErrTooLarge
 		}
 		var err error
-		if s.long, err = c.long.Get(c.ctx, n); err != nil {
+		if s.long, err = s.getLong(n); err != nil {
 			return err
 		}
 	}
@@ -340,6 +341,25 @@ func (s *served) writeResults(reply xdr.Message) error {
 		s.write(s.plan.Reply, s.long, longAt)
 	}
 	return nil
+}
+
+// getLong returns memory for results and a long reply. A call that holds such
+// memory for its arguments does not wait for more: all of it could be held by
+// calls in the same position.
+func (s *served) getLong(n int) (*ulb.Buffer, error) {
+	c := s.c
+	if s.pulled == nil {
+		return c.long.Get(c.ctx, n)
+	}
+	if b := c.long.TryGet(n); b != nil {
+		return b, nil
+	}
+	data, region, err := c.qp.Memory().Alloc(n)
+	if err != nil {
+		return nil, err
+	}
+	s.extra = &ulb.Buffer{Data: data, Region: region}
+	return s.extra, nil
 }
 
 func (s *served) write(chunk rpcrdma.Chunk, buf *ulb.Buffer, at int) {
@@ -396,7 +416,7 @@ func (s *served) sendMessage(msg xdr.Message) error {
 	// Batches are carried out in order, so that a very long one may be split.
 	all := s.batch
 	for len(all) > 0 && err == nil {
-		s.batch = all[:min(len(all), maxBatch)]
+		s.batch = all[:min(len(all), maxBatch, c.sq.limit)]
 		all = all[len(s.batch):]
 		if err = c.takeSends(c.ctx, &s.w, len(s.batch)); err != nil {
 			break
@@ -442,9 +462,12 @@ func (s *served) free() {
 	s.leave()
 	s.pulled.Release()
 	s.long.Release()
+	if s.extra != nil {
+		c.qp.Memory().Free(s.extra.Data, s.extra.Region)
+	}
 	c.putSend(s.send)
 	c.putRecv(s.recv)
-	s.pulled, s.long, s.send, s.recv = nil, nil, nil, nil
+	s.pulled, s.long, s.extra, s.send, s.recv = nil, nil, nil, nil, nil
 	s.req = ulb.Request{}
 	clear(s.bulk)
 	s.wrap = ulb.Buffer{}
