@@ -133,16 +133,23 @@ func descriptors() (int, error) {
 func helper(t testing.TB, backend, arg string, o Options) string {
 	t.Helper()
 	haveFUSE(t)
-	dir := t.TempDir()
-	text, err := json.Marshal(helperArgs{Backend: backend, Dir: dir, Arg: arg, Options: o})
-	if err != nil {
-		t.Fatal(err)
-	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self)
+	dir := t.TempDir()
+	serve(t, exec.Command(self), helperArgs{Backend: backend, Dir: dir, Arg: arg, Options: o})
+	return dir
+}
+
+// serve starts a helper by a command that runs this executable.
+func serve(t testing.TB, cmd *exec.Cmd, a helperArgs) {
+	t.Helper()
+	text, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := a.Dir
 	cmd.Env = append(os.Environ(), helperEnv+"="+string(text))
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -175,7 +182,6 @@ func helper(t testing.TB, backend, arg string, o Options) string {
 	if !lines.Scan() || lines.Text() != "mounted" {
 		t.Fatalf("serving process: %q\n%s", lines.Text(), stderr.String())
 	}
-	return dir
 }
 
 func isMounted(dir string) bool {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -411,4 +412,54 @@ func TestCacheAcrossOpens(t *testing.T) {
 	if s := fs.Stats(); s.CacheKept == 0 || s.CacheDropped == 0 || s.BytesRead == 0 || s.BytesWritten != 4 {
 		t.Errorf("counters: %+v", s)
 	}
+}
+
+// TestUnprivileged mounts with the help of fusermount3, as users other than
+// root do.
+func TestUnprivileged(t *testing.T) {
+	haveFUSE(t)
+	bin, err := exec.LookPath("fusermount3")
+	if err != nil {
+		t.Skip("fusermount3 is not installed (package fuse3)")
+	}
+	if st, err := os.Stat(bin); err != nil || st.Mode()&os.ModeSetuid == 0 {
+		t.Skip("fusermount3 is not set-user-ID root")
+	}
+	if st, err := os.Stat("/dev/fuse"); err != nil || st.Mode().Perm()&0o006 != 0o006 {
+		t.Skip("/dev/fuse is for root only here (chmod 666 /dev/fuse)")
+	}
+	const uid = Nobody // fusermount3 wants a user that has a name
+	base, err := os.MkdirTemp("/tmp", "fusefs") // unlike t.TempDir's, others may pass it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	dir, self := base+"/mnt", base+"/self"
+	text, err := os.ReadFile("/proc/self/exe")
+	err = errors.Join(err, os.Chmod(base, 0o755), os.WriteFile(self, text, 0o755), os.Mkdir(dir, 0o700), os.Chown(dir, uid, uid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, as(uid, self), helperArgs{Backend: "tcp", Dir: dir, Options: Options{Source: `a,b\c:/x`}})
+	out, err := as(uid, "/bin/sh", "-euc", `cd "$1"; echo hello >file; cat file; mkdir d; mv file d/; ls d; stat -c %u d`, "sh", dir).CombinedOutput()
+	if err != nil || string(out) != "hello\nfile\n65534\n" {
+		t.Errorf("as an ordinary user: %v\n%s", err, out)
+	}
+	if out, err := sh(`ls "$1"`, dir); err == nil {
+		t.Errorf("root may use the mount of a user without allow_other: %s", out)
+	}
+	b, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `a,b\134c:/x ` + dir + " fuse.nfsrdma-fuse "; !strings.Contains(string(b), want) {
+		t.Errorf("mount table lacks %q:\n%s", want, b)
+	}
+}
+
+func as(uid uint32, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	return cmd
 }
