@@ -2,7 +2,6 @@ package rdma
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -71,8 +70,6 @@ type Conn struct {
 	freeServed []*served
 	freeHeld   []*held
 }
-
-var errEnded = errors.New("connection has ended")
 
 // newConn makes a connection of a queue pair that can take receive buffers,
 // and posts them. start lets it go.

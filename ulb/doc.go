@@ -8,5 +8,6 @@
 // hand to each other.
 //
 // The package does no I/O and starts no goroutine. Planning is done by pure
-// functions: PlanCall for a requester, PlanReply for a responder.
+// functions: PlanCall and CheckReply for a requester, CheckCall and ReplyPlan for
+// a responder.
 package ulb
