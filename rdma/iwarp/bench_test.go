@@ -59,7 +59,7 @@ func newBenchState(access rdma.Access) *benchState {
 }
 
 // benchCall makes one call: expose, send, await the reply, withdraw.
-func benchCall(b *testing.B, c *QP, st *benchState) {
+func benchCall(b testing.TB, c *QP, st *benchState) {
 	at, err := c.Expose(st.client.Buf, 0, transferLen, st.access)
 	if err != nil {
 		b.Fatal(err)

@@ -29,7 +29,16 @@ type sendQueue struct {
 	polled            uint64 // completions that the user has seen
 }
 
-func (s *sendQueue) init(n int) { s.ring = make([]work, n) }
+// usualGather is how many pieces of memory a slot has room for from the start.
+const usualGather = 4
+
+func (s *sendQueue) init(n int) {
+	s.ring = make([]work, n)
+	room := make([]rdma.Gather, n*usualGather)
+	for i := range s.ring {
+		s.ring[i].local, room = room[:0:usualGather], room[usualGather:]
+	}
+}
 
 func (s *sendQueue) at(i uint64) *work { return &s.ring[i%uint64(len(s.ring))] }
 
