@@ -211,7 +211,7 @@ func (c *compound) finish(respond func(xdr.Message) error) {
 		c.inUse.use--
 		c.s.mu.Unlock()
 	}
-	c.event.Mute = c.mute || c.cut
+	c.event.Mute = c.mute || c.cut || c.ctx.Err() != nil
 	c.s.log.add(c.event)
 	if c.garble != nil {
 		msg = xdr.Message{Stream: c.garble(msg.AppendTo(nil))}
@@ -219,7 +219,7 @@ func (c *compound) finish(respond func(xdr.Message) error) {
 	switch {
 	case c.cut:
 		c.p.cancel()
-	case !c.mute:
+	case !c.mute && c.ctx.Err() == nil:
 		_ = respond(msg) // the connection's end is seen elsewhere
 	}
 	clear(c.m.ents)
