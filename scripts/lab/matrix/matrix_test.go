@@ -165,6 +165,13 @@ var (
 	scenarios = []string{"ToolCopyTree", "ToolGit", "ConcurrentProcesses", "BigFile"}
 )
 
+// ganeshaFaults are the cases that Ganesha 4.3 on a local file system fails by
+// itself: the request is right, and knfsd carries it out.
+var ganeshaFaults = map[string]string{
+	"SymbolicLinks": "Ganesha answers SETATTR of a symbolic link's times with success and leaves them",
+	"SetuidBits":    "Ganesha truncates with its own privileges, so the set-user-ID bit stays",
+}
+
 // TestMatrix runs the conformance cases through the program over every road
 // to a server there is here.
 func TestMatrix(t *testing.T) {
@@ -222,7 +229,9 @@ func TestMatrix(t *testing.T) {
 			}
 		}()
 		t.Run("suite", func(t *testing.T) {
-			suite(t, "ganesha/tcp", mount(t, bin, g.TCPAddr(), "/", "proto=tcp"), small)
+			o := small
+			o.Expected = ganeshaFaults
+			suite(t, "ganesha/tcp", mount(t, bin, g.TCPAddr(), "/", "proto=tcp"), o)
 		})
 	})
 
