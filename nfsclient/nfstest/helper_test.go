@@ -47,7 +47,7 @@ func newServer(t *testing.T, o Options) *Server {
 // tester is a client that encodes what it is told to. It keeps no more state than
 // a test needs.
 type tester struct {
-	t     *testing.T
+	t     testing.TB
 	s     *Server
 	conn  *LocalConn
 	minor uint32
