@@ -23,7 +23,7 @@
 //
 //	queue pair (QP.mu: queues, state)
 //	└── table of handles (stagTable.mu)
-//	    (released before:) region (region.mu: memory of one handle)
+//	    └── region (region.mu: memory of one handle)
 //
 // No lock is held while waiting for the network. A region's lock is held
 // during a single read or write call that cannot block, so withdrawing a handle

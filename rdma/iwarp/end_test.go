@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"nfsrdma-fuse/rdma"
@@ -24,7 +25,7 @@ func TestCloseStuck(t *testing.T) {
 	defer close(stop)
 	bufs := make(map[*ulb.Buffer]bool)
 	for range 3 {
-		b := buffer(32 << 20)
+		b := buffer(16 << 20)
 		bufs[b] = true
 		if err := q.Post(request(rdma.OpSend, b, rdma.Remote{})); err != nil {
 			t.Fatal(err)
@@ -146,6 +147,70 @@ func TestTerminateSurvives(t *testing.T) {
 	})
 	var pe *rdma.ProtocolError
 	if err := drained(t, q); !errors.As(err, &pe) {
+		t.Error(err)
+	}
+}
+
+// TestLastWords has the peer give its reason and close while this end has much
+// to send: the reason is what counts, not that the socket takes no more.
+func TestLastWords(t *testing.T) {
+	for range 20 {
+		q := scripted(t, Config{}, func(p *iwarptest.Peer) error {
+			if _, err := p.Read(); err != nil {
+				return err
+			}
+			return p.Terminate(0x1203) // and a reset, because octets are left unread
+		})
+		for range 8 {
+			if err := q.Post(request(rdma.OpSend, buffer(1<<20), rdma.Remote{})); err != nil {
+				break // it has ended
+			}
+		}
+		var te *TerminateError
+		if err := drained(t, q); !errors.As(err, &te) {
+			t.Fatalf("ended with %v", err)
+		}
+	}
+}
+
+// TestSendFails has a connection that can be read but not written.
+func TestSendFails(t *testing.T) {
+	broken := errors.New("broken")
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		q := newQP(&brokenConn{Conn: near, err: broken}, Config{}.withDefaults(), options(), agreement{}, false)
+		q.start()
+		if err := q.Post(request(rdma.OpSend, buffer(1), rdma.Remote{})); err != nil {
+			t.Fatal(err)
+		}
+		if err := drained(t, q); !errors.Is(err, broken) {
+			t.Error(err)
+		}
+		far.Close()
+		q.Close()
+	})
+}
+
+type brokenConn struct {
+	net.Conn
+	err error
+}
+
+func (c *brokenConn) Write([]byte) (int, error) { return 0, c.err }
+
+// TestEndedInPrepare ends the connection before it is up.
+func TestEndedInPrepare(t *testing.T) {
+	l := listen(t, Config{})
+	p := dialPeer(t, l.Addr().String())
+	go p.Connect(nil)
+	o := options()
+	o.Prepare = func(q rdma.QueuePair) error { q.Disconnect(nil); return nil }
+	q, err := l.Accept(t.Context(), o)
+	if err == nil {
+		q.Close()
+		err = drained(t, q.(*QP))
+	}
+	if !errors.Is(err, rdma.ErrClosed) && !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
 }

@@ -119,7 +119,7 @@ func TestRandom(t *testing.T) {
 		cc, sc := cfg(), cfg()
 		most := []int{30, 300, 5000, 100_000}[rnd.IntN(4)]
 		t.Run(fmt.Sprintf("%d %+v %+v pieces of %d", round, cc.MaxULPDU, sc.MaxULPDU, most), func(t *testing.T) {
-			budget := 8 << 20 // octets in each direction
+			budget := 2 << 20 // octets in each direction
 			if most < 1000 {
 				budget = 100_000
 			}

@@ -18,7 +18,7 @@ import (
 // canSend reports whether there is something that may be sent now. The caller
 // holds q.mu.
 func (q *QP) canSend() bool {
-	return q.state == stateOpen && !q.quiet && (q.nudgeDue || q.workReady() || !q.resp.empty())
+	return q.state == stateOpen && q.sendErr == nil && !q.quiet && (q.nudgeDue || q.workReady() || !q.resp.empty())
 }
 
 // workReady reports whether work requests are waiting. The caller holds q.mu.
@@ -79,7 +79,10 @@ func (q *QP) sendLoop() {
 func (q *QP) awaitTurn() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.handover && (q.sending || q.state == stateOpen) {
+	for {
+		if q.state != stateOpen && (q.handover || !q.sending) || q.handover && q.sendErr == nil {
+			break
+		}
 		q.sendCond.Wait()
 	}
 	q.sending, q.handover = true, false
@@ -237,7 +240,7 @@ func (q *QP) sendFailed(err error) {
 		err = violation(termSTag, "memory was withdrawn while the peer was reading it")
 		q.fail(q.fault(err), &terminate{code: termSTag})
 	default:
-		q.fail(q.lost(err), nil)
+		q.cannotSend(err)
 	}
 }
 

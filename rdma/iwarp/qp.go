@@ -49,6 +49,7 @@ type QP struct {
 	sendCond sync.Cond // the sending goroutine has something to do
 	state    state
 	err      error      // why the connection ended
+	sendErr  error      // why nothing can be sent any more
 	term     *terminate // to be sent because of it
 	stopped  int        // goroutines that touch no buffer any more
 
@@ -116,11 +117,14 @@ func newQP(conn net.Conn, cfg Config, o rdma.Options, a agreement, listening boo
 	return q
 }
 
-// start opens the connection for both directions.
+// start opens the connection for both directions, unless Prepare has ended it.
 func (q *QP) start() {
 	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.state != statePreparing {
+		return
+	}
 	q.enter(stateOpen)
-	q.mu.Unlock()
 	q.wg.Add(2)
 	go q.receiveLoop()
 	go q.sendLoop()
@@ -193,8 +197,7 @@ func (q *QP) Post(batch []rdma.WorkRequest) error {
 	}
 	q.sending = true
 	if octets > inlineMax || q.link.raw == nil {
-		q.handover = true
-		q.sendCond.Signal()
+		q.handOver()
 		q.mu.Unlock()
 		return nil
 	}
@@ -353,6 +356,29 @@ func (q *QP) failing() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.state >= stateEnding
+}
+
+// cannotSend ends the connection because the socket refuses octets. If it does
+// so because the peer has closed, its last words may still be in the socket's
+// receive buffer and tell why: the receiving goroutine is given a little time to
+// find them.
+func (q *QP) cannotSend(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.state == stateOpen && q.sendErr == nil {
+		q.sendErr = err
+		_ = q.link.conn.SetReadDeadline(time.Now().Add(lingerTime)) // a closed connection needs none
+	}
+}
+
+// whySilent returns the error that has cut short the wait for octets.
+func (q *QP) whySilent(timeout error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.sendErr != nil {
+		return q.sendErr
+	}
+	return timeout
 }
 
 // stop is called by each of the two goroutines when it touches no buffer any

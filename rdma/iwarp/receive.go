@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
 	"time"
 
 	"nfsrdma-fuse/rdma"
@@ -86,6 +87,9 @@ func (r *receiver) run() error {
 			pe = violation(termTaggedSTag, "memory was withdrawn while the peer was writing to it")
 			r.q.fail(r.q.fault(pe), r.terminate(termTaggedSTag))
 			return nil
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) { // see cannotSend
+			err = r.q.whySilent(err)
 		}
 		r.q.fail(r.q.lost(err), nil)
 		return err

@@ -100,7 +100,7 @@ func TestWithdrawDuringWrite(t *testing.T) {
 // TestWithdrawDuringRead withdraws memory while it is being sent to a peer that
 // does not take it. The peer must not see what is put there afterwards.
 func TestWithdrawDuringRead(t *testing.T) {
-	const size = 64 << 20 // more than the sockets hold
+	const size = 16 << 20 // more than the sockets hold
 	at := make(chan rdma.Remote, 1)
 	withdrawn := make(chan struct{})
 	q := scripted(t, Config{}, func(p *iwarptest.Peer) error {
@@ -163,7 +163,7 @@ func TestInvalidateBehindWrite(t *testing.T) {
 		return r
 	}
 	a, b := expose(), expose()
-	big := buffer(64 << 20)
+	big := buffer(16 << 20)
 	if err := q.Post(request(rdma.OpSend, big, rdma.Remote{})); err != nil { // gets stuck
 		t.Fatal(err)
 	}
