@@ -50,6 +50,8 @@ type callback struct {
 	client *client
 	op     nfs4.CBArgs
 	refer  []nfs4.ReferringCallList
+	// stale tells that the callback is of no use any more; nil means never.
+	stale func() bool
 	// done is called with the result, or with nil when the client is gone.
 	// It is called with s.mu held.
 	done func(res nfs4.CBRes)
@@ -74,6 +76,9 @@ func (s *Server) runCallbacks(cl *client) {
 	}
 	var rest []*callback
 	for _, cb := range cl.callbacks {
+		if cb.sess == nil && cb.stale != nil && cb.stale() {
+			continue // what was sent once must be sent until it is answered
+		}
 		p := s.pathFor(cb)
 		if p == nil {
 			rest = append(rest, cb)
@@ -187,9 +192,13 @@ func (s *Server) again(cb *callback) {
 	s.call(cb)
 }
 
-// later calls fn after a while, with s.mu held, unless the server goes down
+// later calls fn after a while, with s.mu held, unless the server is closed
 // before. s.mu is held.
 func (s *Server) later(fn func()) {
+	if !s.serving {
+		fn() // nothing is sent now
+		return
+	}
 	s.calls.Add(1)
 	go func() {
 		defer s.calls.Done()
@@ -202,9 +211,7 @@ func (s *Server) later(fn func()) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.serving {
-			fn()
-		}
+		fn()
 	}()
 }
 

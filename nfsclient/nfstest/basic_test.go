@@ -1,10 +1,12 @@
 package nfstest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"nfsrdma-fuse/xdr"
 	"nfsrdma-fuse/xdr/nfs4"
@@ -13,8 +15,16 @@ import (
 
 // The life of a client that does a little of everything, and leaves nothing behind.
 func TestBasics(t *testing.T) {
-	s := newServer(t, Options{})
-	c := newTester(t, s, "one")
+	for _, road := range []string{"local", "tcp", "rdma"} {
+		t.Run(road, func(t *testing.T) {
+			s := newServer(t, Options{})
+			via := dialers(t, s)[road]
+			basics(t, s, newTesterVia(t, s, "one", via))
+		})
+	}
+}
+
+func basics(t *testing.T, s *Server, c *tester) {
 	root := c.lookup()
 
 	fh, open := c.opened(createArgs("o", "file", nfs4.ShareAccessBoth))
@@ -75,7 +85,10 @@ func (c *tester) leave() {
 	c.bare(&nfs4.DestroySessionArgs{SessionID: c.session})
 	c.bare(&nfs4.DestroyClientIDArgs{ClientID: c.id})
 	c.conn.Close()
-	for c.s.Usage().Connections > 0 {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := c.s.WaitClean(ctx); err != nil {
+		c.t.Error(err)
 	}
 }
 

@@ -138,7 +138,8 @@ func (s *Server) sendRecall(d *state, tries int) {
 	// The sequence number of a stateid in a callback is zero (RFC 8881
 	// section 8.2.2).
 	s.call(&callback{client: d.client, refer: d.origin.list(),
-		op: &nfs4.CBRecallArgs{StateID: nfs4.StateID{Other: d.other}, FH: d.file.o.handle()},
+		op:    &nfs4.CBRecallArgs{StateID: nfs4.StateID{Other: d.other}, FH: d.file.o.handle()},
+		stale: func() bool { return !d.recalled },
 		done: func(res nfs4.CBRes) {
 			if res == nil || res.Result() == nfs4.OK || !d.recalled || tries > 200 {
 				return // the delegation comes back, or is revoked in the end

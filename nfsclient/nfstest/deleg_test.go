@@ -346,10 +346,16 @@ func TestRecallAny(t *testing.T) {
 	if cb := a.waitCB(1); cb[0].Op() != nfs4.CBOpRecallAny {
 		t.Errorf("%+v", cb[0])
 	}
+	if n := s.RecallSlots(2); n != 1 {
+		t.Errorf("%d sessions asked", n)
+	}
+	if cb := a.waitCB(1); cb[1].Op() != nfs4.CBOpRecallSlot || cb[1].(*nfs4.CBRecallSlotArgs).TargetHighestSlotID != 2 {
+		t.Errorf("%+v", cb[1])
+	}
 	if n := s.RecallAll(); n != 1 {
 		t.Errorf("%d recalled", n)
 	}
-	if cb := a.waitCB(1); cb[1].Op() != nfs4.CBOpRecall {
-		t.Errorf("%+v", cb[1])
+	if cb := a.waitCB(1); cb[2].Op() != nfs4.CBOpRecall {
+		t.Errorf("%+v", cb[2])
 	}
 }

@@ -49,7 +49,8 @@ func newServer(t *testing.T, o Options) *Server {
 type tester struct {
 	t     testing.TB
 	s     *Server
-	conn  *LocalConn
+	conn  sender
+	via   func(back ulb.Handler) (sender, error) // nil means Server.Dial
 	minor uint32
 	cred  rpc.OpaqueAuth
 	xid   uint32
@@ -82,7 +83,12 @@ func sysCred(uid, gid uint32, groups ...uint32) rpc.OpaqueAuth {
 // connect makes a tester that is connected and nothing else.
 func connect(t *testing.T, s *Server, owner string) *tester {
 	t.Helper()
-	c := &tester{t: t, s: s, minor: 2, cred: sysCred(0, 0), owner: owner, seqs: make(map[uint32]uint32),
+	return connectVia(t, s, owner, nil)
+}
+
+func connectVia(t *testing.T, s *Server, owner string, via func(ulb.Handler) (sender, error)) *tester {
+	t.Helper()
+	c := &tester{t: t, s: s, via: via, minor: 2, cred: sysCred(0, 0), owner: owner, seqs: make(map[uint32]uint32),
 		cbCount: make(chan struct{}, 10000)}
 	c.dial()
 	t.Cleanup(func() { c.conn.Close() })
@@ -91,17 +97,26 @@ func connect(t *testing.T, s *Server, owner string) *tester {
 
 func (c *tester) dial() {
 	c.t.Helper()
-	conn, err := c.s.Dial(context.Background(), c.serve)
+	var err error
+	if c.via != nil {
+		c.conn, err = c.via(c.serve)
+	} else {
+		c.conn, err = c.s.Dial(context.Background(), c.serve)
+	}
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.conn = conn
 }
 
 // newTester makes a tester with a session, ready to open files.
 func newTester(t *testing.T, s *Server, owner string) *tester {
 	t.Helper()
-	c := connect(t, s, owner)
+	return newTesterVia(t, s, owner, nil)
+}
+
+func newTesterVia(t *testing.T, s *Server, owner string, via func(ulb.Handler) (sender, error)) *tester {
+	t.Helper()
+	c := connectVia(t, s, owner, via)
 	c.establish()
 	c.ok(&nfs4.ReclaimCompleteArgs{})
 	return c
@@ -194,7 +209,11 @@ func (c *tester) raw(msg xdr.Message) (xdr.Message, error) {
 		err error
 	}
 	got := make(chan outcome, 1)
-	err := c.conn.Send(context.Background(), &ulb.Call{Msg: msg, ReplyMax: 8 << 20,
+	most := 8 << 20
+	if c.via != nil {
+		most = 64 << 10
+	}
+	err := c.conn.Send(context.Background(), &ulb.Call{Msg: msg, ReplyMax: most,
 		Done: func(_ *ulb.Call, r ulb.Reply, err error) {
 			if err != nil {
 				got <- outcome{err: err}

@@ -21,7 +21,7 @@ type sender interface {
 	Pool() *ulb.Pool
 }
 
-func dialers(t *testing.T, s *Server) map[string]func() (sender, error) {
+func dialers(t *testing.T, s *Server) map[string]func(ulb.Handler) (sender, error) {
 	tcpAddr, err := s.ListenTCP("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -32,10 +32,12 @@ func dialers(t *testing.T, s *Server) map[string]func() (sender, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
-	return map[string]func() (sender, error){
-		"tcp":   func() (sender, error) { return tcp.Dial(ctx, tcpAddr.String(), tcp.Config{}) },
-		"rdma":  func() (sender, error) { return rdma.Dial(ctx, &iwarp.Connector{}, rdmaAddr.String(), rdma.Config{}) },
-		"local": func() (sender, error) { return s.Dial(ctx, nil) },
+	return map[string]func(ulb.Handler) (sender, error){
+		"tcp": func(h ulb.Handler) (sender, error) { return tcp.Dial(ctx, tcpAddr.String(), tcp.Config{Handler: h}) },
+		"rdma": func(h ulb.Handler) (sender, error) {
+			return rdma.Dial(ctx, &iwarp.Connector{}, rdmaAddr.String(), rdma.Config{Handler: h})
+		},
+		"local": func(h ulb.Handler) (sender, error) { return s.Dial(ctx, h) },
 	}
 }
 
@@ -57,7 +59,7 @@ func TestListeners(t *testing.T) {
 	s := newServer(t, Options{})
 	for name, dial := range dialers(t, s) {
 		t.Run(name, func(t *testing.T) {
-			c, err := dial()
+			c, err := dial(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +76,7 @@ func TestListeners(t *testing.T) {
 			if err := s.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			if c2, err := dial(); err == nil {
+			if c2, err := dial(nil); err == nil {
 				if null(c2) == nil {
 					t.Error("served while it was stopped")
 				}
@@ -83,7 +85,7 @@ func TestListeners(t *testing.T) {
 			if err := s.Start(RestartOptions{KeepState: true}); err != nil {
 				t.Fatal(err)
 			}
-			c3, err := dial()
+			c3, err := dial(nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -324,3 +324,24 @@ func (s *Server) SetSlotTarget(highest uint32) {
 		sess.target = min(highest, uint32(len(sess.slots)-1))
 	}
 }
+
+// RecallSlots asks the clients of all sessions to use no slot above this one, with
+// CB_RECALL_SLOT and in the replies to SEQUENCE. It returns the number of
+// sessions asked.
+func (s *Server) RecallSlots(highest uint32) int {
+	s.SetSlotTarget(highest)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, sess := range s.sessions {
+		if len(sess.backConns) == 0 {
+			continue
+		}
+		if slot, ok := sess.cb.take(); ok { // it concerns this session and no other
+			cb := &callback{client: sess.client, op: &nfs4.CBRecallSlotArgs{TargetHighestSlotID: sess.target}, sess: sess, slot: slot}
+			s.call(cb)
+			n++
+		}
+	}
+	return n
+}

@@ -43,7 +43,6 @@ type state struct {
 	write      bool
 	recalled   bool
 	recalledAt time.Time
-	sending    bool // a callback for it is on its way
 	origin     *referral
 	change     uint64 // of the file when it was granted
 	size       int64

@@ -98,13 +98,21 @@ func (c *compound) copyRange(a *nfs4.CopyArgs) nfs4.Res {
 	if status != nfs4.OK {
 		return fail(nfs4.OpCopy, status)
 	}
-	copied, err := c.transfer(a.SrcOffset, a.DstOffset, a.Count, false)
+	count := a.Count
+	if count == 0 || count > maxCopy {
+		count = maxCopy
+	}
+	copied, err := c.transfer(a.SrcOffset, a.DstOffset, count, false)
 	if err != nil {
 		return fail(nfs4.OpCopy, statusOf(err))
 	}
 	return &nfs4.CopyRes{Consecutive: true, Synchronous: true, Response: nfs4.WriteResponse{
 		Count: uint64(copied), Committed: nfs4.FileSync, Verf: c.s.writeVerifier()}}
 }
+
+// maxCopy is the number of bytes that one COPY copies at most: others have to wait
+// meanwhile, and clients have to go on behind what was copied.
+const maxCopy = 64 << 20
 
 // clone carries out CLONE (RFC 7862 section 15.13).
 func (c *compound) clone(a *nfs4.CloneArgs) nfs4.Res {
