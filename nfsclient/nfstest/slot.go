@@ -72,23 +72,28 @@ func (sl *slot) repeat(e *xdr.Encoder, xid uint32) {
 	e.PutUint32(0, xid)
 }
 
-// checksum tells requests apart: that of the message without its RPC header,
+// checksumEnds is how much of the beginning and of the end of a long request goes
+// into its checksum, bytes: to look at all of the data of every WRITE would cost
+// more than it tells.
+const checksumEnds = 8 << 10
+
+// checksum tells requests apart: that of the message behind its RPC header,
 // wherever the bulk data travelled.
 func (s *Server) checksum(m xdr.Message, from int) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.hashSeed)
-	at := from
-	for _, b := range m.Bulk {
-		if b.Pos < at {
-			continue
+	total := m.Len() - from
+	maphash.WriteComparable(&h, total)
+	pos := -from // of the next piece, from the end of the header on
+	for _, piece := range m.AppendSegments(nil) {
+		for _, window := range [2][2]int{{0, checksumEnds}, {max(checksumEnds, total-checksumEnds), total}} {
+			lo, hi := max(window[0]-pos, 0), min(window[1]-pos, len(piece))
+			if lo < hi {
+				h.Write(piece[lo:hi])
+			}
 		}
-		h.Write(m.Stream[at:b.Pos])
-		h.Write(b.Data)
-		var pad [4]byte
-		h.Write(pad[:xdr.PadLen(len(b.Data))-len(b.Data)])
-		at = b.Pos
+		pos += len(piece)
 	}
-	h.Write(m.Stream[at:])
 	return h.Sum64()
 }
 
