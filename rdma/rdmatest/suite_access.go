@@ -28,6 +28,7 @@ func testLocalInvalidate(t *testing.T, connect ConnectFunc) {
 			t.Fatalf("memory still exposed was not reached: %v", op.Err)
 		}
 		before := bytes.Clone(b.Data)
+		c.receive(c.buffer(64, 0)) // by which a silent device can show that it has given up
 		touch(gone)
 		endsAtBoth(t, c, s)
 		if !bytes.Equal(b.Data, before) {
@@ -60,6 +61,7 @@ func testRemoteInvalidate(t *testing.T, connect ConnectFunc) {
 	}
 	fill(src.Data, 0x12)
 	before := bytes.Clone(b.Data)
+	c.receive(c.buffer(64, 0)) // by which a silent device can show that it has given up
 	s.post(rdma.WorkRequest{Op: rdma.OpWrite, Local: all(src), Remote: r})
 	endsAtBoth(t, c, s)
 	if !bytes.Equal(b.Data, before) {

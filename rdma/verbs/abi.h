@@ -171,7 +171,9 @@ struct vb_qp_attr {
 struct vb_device_attr {
 	uint64_t reserved0[10];
 	uint64_t max_mr_size;
-	uint64_t reserved1[3];
+	uint64_t page_size_cap;
+	uint32_t vendor_id;
+	uint32_t reserved1[3];
 	int max_qp_wr;
 	unsigned int device_cap_flags;
 	int max_sge;
@@ -233,6 +235,8 @@ struct vb_cm_event {
 enum {
 	VB_TRANSPORT_IWARP = 1,
 
+	VB_VENDOR_RXE = 0xffffff, /* what rxe calls its vendor; no header says so */
+
 	VB_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24,
 
 	VB_ACCESS_LOCAL_WRITE = 1,
@@ -258,6 +262,7 @@ enum {
 	VB_WC_SUCCESS = 0,
 	VB_WC_WR_FLUSH_ERR = 5,
 	VB_WC_WITH_INV = 8,
+	VB_WC_WITH_INV_KERNEL = 4, /* the same inside the kernel */
 
 	VB_EVENT_QP_FATAL = 1,
 	VB_EVENT_QP_REQ_ERR = 2,

@@ -34,6 +34,7 @@ type device struct {
 type limits struct {
 	name    string
 	iwarp   bool
+	rxe     bool
 	windows int // memory windows of type 2B; 0: there are none
 	queue   int
 	cqe     int
@@ -63,7 +64,7 @@ func openDevice(ctx *C.struct_vb_context) (*device, error) {
 		return nil, fmt.Errorf("verbs: asking for the limits of the device: %w", err)
 	}
 	d.lim = limits{
-		name: C.GoString(&l.name[0]), iwarp: l.iwarp != 0, windows: int(l.windows), queue: int(l.queue),
+		name: C.GoString(&l.name[0]), iwarp: l.iwarp != 0, rxe: l.rxe != 0, windows: int(l.windows), queue: int(l.queue),
 		cqe: int(l.cqe), gather: int(l.gather), ird: int(l.ird), ord: int(l.ord), mrSize: uint64(l.mr_size),
 	}
 	if err := errno(C.vb_pd_alloc(ctx, &d.pd)); err != nil {

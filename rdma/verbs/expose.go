@@ -13,8 +13,8 @@ import (
 	"nfsrdma-fuse/ulb"
 )
 
-// exposure is memory that the peer may touch: through a window, or by a
-// registration of its own.
+// exposure is memory that the peer may touch: through a window, by a
+// registration of its own, or both.
 type exposure struct {
 	win *window
 	mr  *C.struct_vb_mr
@@ -31,8 +31,27 @@ func (q *QP) Expose(buf *ulb.Buffer, off, n int, access rdma.Access) (rdma.Remot
 	if q.dev.lim.windows == 0 {
 		return q.register(buf, off, n, access)
 	}
+	var own *C.struct_vb_mr
+	if q.dev.lim.rxe {
+		// rxe checks the bounds of the registration that a window is bound to,
+		// not those of the window: so it gets one with the same bounds.
+		var err error
+		if own, err = q.registerOwn(buf, off, n, C.VB_ACCESS_LOCAL_WRITE|C.VB_ACCESS_MW_BIND); err != nil {
+			return rdma.Remote{}, err
+		}
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	r, err := q.bind(buf, off, n, access, own)
+	if err != nil && own != nil {
+		q.drop(drop{mr: own})
+	}
+	return r, err
+}
+
+// bind binds a window, to a registration of its own if there is one. The caller
+// holds q.mu.
+func (q *QP) bind(buf *ulb.Buffer, off, n int, access rdma.Access, own *C.struct_vb_mr) (rdma.Remote, error) {
 	if q.state != stateOpen {
 		return rdma.Remote{}, q.refusal()
 	}
@@ -40,41 +59,51 @@ func (q *QP) Expose(buf *ulb.Buffer, off, n int, access rdma.Access) (rdma.Remot
 	if err != nil {
 		return rdma.Remote{}, err
 	}
+	mr := own
+	if mr == nil {
+		mr = reg.mr.(*C.struct_vb_mr)
+	}
 	w, err := q.win.take(q.dev)
 	if err != nil {
 		return rdma.Remote{}, err
 	}
 	r := rdma.Remote{Handle: rdma.Handle(w.next()), Offset: uint64(at)}
-	q.handles[r.Handle] = exposure{win: w}
+	q.handles[r.Handle] = exposure{win: w, mr: own}
 	q.binds = append(q.binds, work{
-		kind: binding, remote: r, win: w, mr: reg.mr.(*C.struct_vb_mr), access: access, local: []piece{{addr: at, n: n}},
+		kind: binding, remote: r, win: w, mr: mr, access: access, local: []piece{{addr: at, n: n}},
 	})
 	return r, nil
 }
 
-// register is Expose for devices without memory windows.
-func (q *QP) register(buf *ulb.Buffer, off, n int, access rdma.Access) (rdma.Remote, error) {
+// registerOwn registers a piece of a buffer by itself.
+func (q *QP) registerOwn(buf *ulb.Buffer, off, n int, flags C.int) (*C.struct_vb_mr, error) {
 	q.life.RLock()
 	defer q.life.RUnlock()
 	q.mu.Lock()
 	open, refusal := q.state == stateOpen, q.refusal()
 	q.mu.Unlock()
 	if !open {
-		return rdma.Remote{}, refusal
+		return nil, refusal
 	}
 	at, _, err := q.dev.mem.locate(q.dev, buf, off, n)
 	if err != nil {
-		return rdma.Remote{}, err
+		return nil, err
 	}
+	return q.dev.reg(at, n, flags)
+}
+
+// register is Expose for devices without memory windows.
+func (q *QP) register(buf *ulb.Buffer, off, n int, access rdma.Access) (rdma.Remote, error) {
 	flags := accessFlags(access)
 	if access == rdma.RemoteWrite {
 		flags |= C.VB_ACCESS_LOCAL_WRITE // remote write needs it
 	}
-	mr, err := q.dev.reg(at, n, flags)
+	mr, err := q.registerOwn(buf, off, n, flags)
 	if err != nil {
 		return rdma.Remote{}, err
 	}
-	r := rdma.Remote{Handle: rdma.Handle(mr.rkey), Offset: uint64(at)}
+	at := uint64(uintptr(mr.addr))
+	r := rdma.Remote{Handle: rdma.Handle(mr.rkey), Offset: at}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.state != stateOpen {
@@ -90,7 +119,7 @@ func (q *QP) register(buf *ulb.Buffer, off, n int, access rdma.Access) (rdma.Rem
 func (q *QP) leave(w *rdma.WorkRequest) {
 	e := q.handles[w.Remote.Handle]
 	delete(q.handles, w.Remote.Handle)
-	if e.mr != nil {
+	if e.win == nil {
 		q.drop(drop{mr: e.mr, cookie: w.Cookie, user: true})
 	}
 }
@@ -105,7 +134,8 @@ func (q *QP) withdrawn(h rdma.Handle) {
 	delete(q.handles, h)
 	if e.win != nil {
 		q.win.give(e.win)
-	} else {
+	}
+	if e.mr != nil {
 		q.drop(drop{mr: e.mr})
 	}
 }

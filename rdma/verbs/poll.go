@@ -113,11 +113,15 @@ func (q *QP) completed(wc *C.struct_vb_wc) {
 	err := q.failure(w, status, wc)
 	switch w.kind {
 	case ofUser:
-		if w.mr != nil {
-			q.drop(drop{mr: w.mr})
-		}
-		if w.op == rdma.OpInvalidate && err == nil {
-			q.win.give(w.win)
+		if w.op == rdma.OpInvalidate && err != nil {
+			q.handles[w.remote.Handle] = exposure{win: w.win, mr: w.mr} // for finish
+		} else {
+			if w.mr != nil {
+				q.drop(drop{mr: w.mr})
+			}
+			if w.op == rdma.OpInvalidate {
+				q.win.give(w.win)
+			}
 		}
 		q.done = append(q.done, rdma.Completion{Op: w.op, Cookie: w.cookie, Err: err})
 	case telling:
@@ -137,8 +141,8 @@ func (q *QP) received(wc *C.struct_vb_wc, status Status) {
 	switch status {
 	case C.VB_WC_SUCCESS:
 		c.Len = int(wc.byte_len)
-		if wc.wc_flags&C.VB_WC_WITH_INV != 0 {
-			c.Invalidated, c.HasInvalidated = rdma.Handle(wc.invalidated_rkey), true
+		c.Invalidated, c.HasInvalidated = q.invalidated(wc)
+		if c.HasInvalidated {
 			q.withdrawn(c.Invalidated)
 		}
 	case flushed:
@@ -149,6 +153,21 @@ func (q *QP) received(wc *C.struct_vb_wc, status Status) {
 		q.signs.note(fmt.Errorf("%w: %w", &rdma.ProtocolError{Layer: "RDMA", Reason: "a message could not be received"}, c.Err))
 	}
 	q.done = append(q.done, c)
+}
+
+// invalidated returns the handle that a received message has withdrawn, if it
+// has withdrawn one. rxe says so with the flag that this has inside the kernel;
+// it never uses that bit for what it means outside. The caller holds q.mu.
+func (q *QP) invalidated(wc *C.struct_vb_wc) (rdma.Handle, bool) {
+	h := rdma.Handle(wc.invalidated_rkey)
+	if wc.wc_flags&C.VB_WC_WITH_INV != 0 {
+		return h, true
+	}
+	if q.dev.lim.rxe && wc.wc_flags&C.VB_WC_WITH_INV_KERNEL != 0 {
+		_, ok := q.handles[h]
+		return h, ok
+	}
+	return 0, false
 }
 
 // failure returns the error of a work request's completion. The caller holds
@@ -197,13 +216,17 @@ func (q *QP) judge() {
 }
 
 // destroy destroys the queue pair in the device. The caller holds q.mu.
+//
+// The windows go first: rxe takes a bound window for a user of its queue pair,
+// and waits for it in vain.
 func (q *QP) destroy() error {
 	if q.c == nil {
 		return nil
 	}
+	err := q.win.close()
 	c := q.c
 	q.c = nil
-	return errno(C.vb_conn_free(c))
+	return errors.Join(err, errno(C.vb_conn_free(c)))
 }
 
 // finish completes everything that did not come back, and withdraws all handles.
@@ -212,6 +235,10 @@ func (q *QP) destroy() error {
 func (q *QP) finish() {
 	if q.state == stateEnded {
 		return
+	}
+	if q.c != nil && q.dev.lim.rxe {
+		// Their registrations cannot be taken back while windows are bound.
+		q.signs.noteIf(q.win.close())
 	}
 	for h, e := range q.handles {
 		if e.mr != nil {

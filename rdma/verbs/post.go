@@ -149,7 +149,7 @@ func (q *QP) push(r *rdma.WorkRequest) error {
 		}
 	}
 	w := q.sq.push()
-	w.op, w.cookie, w.remote, w.win = r.Op, r.Cookie, r.Remote, e.win
+	w.op, w.cookie, w.remote, w.win, w.mr = r.Op, r.Cookie, r.Remote, e.win, e.mr
 	for _, g := range r.Local {
 		at, reg, err := q.dev.mem.locate(q.dev, g.Buf, g.Off, g.Len)
 		if err != nil {
@@ -177,7 +177,7 @@ func (q *QP) unpush(start uint64) {
 	for q.sq.tail > start {
 		q.sq.tail--
 		w := q.sq.at(q.sq.tail)
-		if w.kind == ofUser && w.mr != nil {
+		if w.op == rdma.OpRead && w.mr != nil {
 			q.drop(drop{mr: w.mr})
 		}
 		*w = work{local: w.local[:0]}
@@ -222,10 +222,10 @@ func (q *QP) pump() {
 	}
 }
 
-// prepare writes a work request as the device takes it.
+// prepare writes a work request as the device takes it. Fields that do not
+// belong to its kind must be zero: rxe refuses others.
 func prepare(s *C.struct_vb_send_wr, sges []C.struct_vb_sge, w *work, id uint64) {
-	s.wr_id = C.uint64_t(id)
-	s.send_flags = 0
+	*s = C.struct_vb_send_wr{wr_id: C.uint64_t(id)}
 	if w.signaled {
 		s.send_flags = C.VB_SEND_SIGNALED
 	}

@@ -291,7 +291,6 @@ func (q *QP) free() error {
 	}
 	errs = append(errs, q.destroy())
 	q.finish()
-	errs = append(errs, q.win.close())
 	q.mu.Unlock()
 	if q.scratch.Data != nil {
 		shared.Free(q.scratch.Data, q.scratch.Region)

@@ -235,6 +235,7 @@ int vb_limits_get(struct vb_context *ctx, struct vb_limits *out)
 	if (err != 0)
 		return err;
 	snprintf(out->name, sizeof out->name, "%s", ibv_get_device_name(ctx->device));
+	out->rxe = a.vendor_id == VB_VENDOR_RXE;
 	out->iwarp = ctx->device->transport == VB_TRANSPORT_IWARP;
 	out->windows = a.device_cap_flags & VB_DEVICE_MEM_WINDOW_TYPE_2B ? a.max_mw : 0;
 	out->queue = a.max_qp_wr;

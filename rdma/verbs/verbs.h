@@ -44,6 +44,7 @@ int vb_id_disconnect(struct vb_cm_id *id);
 struct vb_limits {
 	char name[64];
 	int iwarp;
+	int rxe;     /* the kernel's software RoCE */
 	int windows; /* number of type 2B memory windows, 0: none */
 	int queue;   /* work requests per queue */
 	int cqe;

@@ -32,6 +32,12 @@ func (s *signs) note(err error) {
 	}
 }
 
+func (s *signs) noteIf(err error) {
+	if err != nil {
+		s.note(err)
+	}
+}
+
 func (s *signs) ending() bool { return s.removed || s.gone || s.flushed || s.work != nil }
 
 // watchEvents takes the events of the connection.

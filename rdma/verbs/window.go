@@ -67,7 +67,7 @@ func (ws *windows) take(d *device) (*window, error) {
 
 func (ws *windows) give(w *window) { ws.free = append(ws.free, w) }
 
-// close frees all windows; the queue pair must be gone.
+// close frees all windows; the queue pair must be in the error state.
 func (ws *windows) close() error {
 	var first error
 	for _, w := range ws.all {

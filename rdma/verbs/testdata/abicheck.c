@@ -98,6 +98,7 @@ FIELD(vb_qp_attr, ibv_qp_attr, qp_state);
 LONG_ENOUGH(vb_qp_attr, ibv_qp_attr);
 
 FIELD(vb_device_attr, ibv_device_attr, max_mr_size);
+FIELD(vb_device_attr, ibv_device_attr, vendor_id);
 FIELD(vb_device_attr, ibv_device_attr, max_qp_wr);
 FIELD(vb_device_attr, ibv_device_attr, device_cap_flags);
 FIELD(vb_device_attr, ibv_device_attr, max_sge);
