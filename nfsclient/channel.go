@@ -71,6 +71,12 @@ func (c *Client) exec(ctx context.Context, r *request) (done int, status nfs4.St
 		if err != nil {
 			return 0, 0, err // abandoned, or never sent and freed
 		}
+		if how != outcomeReply && how != outcomeError && r.urgent {
+			// It was part of making the session usable; that has to begin
+			// again.
+			r.free()
+			return 0, 0, errTryAgain
+		}
 		switch how {
 		case outcomeAgain:
 			continue

@@ -253,32 +253,76 @@ func (c *Client) abort(err error) {
 	c.hangUp(err)
 }
 
-// destroy gives session and client id back to the server.
-func (c *Client) destroy(ctx context.Context) error {
+// destroyTries is how often a lost connection is made again to take leave.
+const destroyTries = 3
+
+// destroy gives sessions and client id back to the server.
+func (c *Client) destroy(ctx context.Context) (err error) {
 	c.mu.Lock()
-	up := c.rec.connected && c.rec.identified
+	known := c.rec.identified
 	sessions := c.old
 	if c.sess != nil && !c.sess.gone {
 		sessions = append(sessions, c.sess)
 	}
 	c.old = nil
 	c.mu.Unlock()
-	if !up {
+	if !known {
 		return nil
 	}
-	for _, s := range sessions {
-		if err := c.destroySession(ctx, s); err != nil {
+	for range destroyTries {
+		if err = c.reattach(ctx); err == nil {
+			sessions, err = c.takeLeave(ctx, sessions)
+		}
+		if _, final := statusOf(err); err == nil || final || ctx.Err() != nil {
 			return err
 		}
+	}
+	return err
+}
+
+// reattach makes a new connection if the last was lost, and binds it.
+func (c *Client) reattach(ctx context.Context) error {
+	c.mu.Lock()
+	up := c.rec.connected
+	c.mu.Unlock()
+	if up {
+		return nil
+	}
+	if err := c.connect(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	bind := c.sess != nil && !c.sess.gone
+	c.mu.Unlock()
+	if bind {
+		if err := c.bind(ctx); err != nil && !errors.Is(err, errTryAgain) {
+			if _, gone := statusOf(err); !gone {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// takeLeave destroys sessions and client id. It returns the sessions that are
+// left.
+func (c *Client) takeLeave(ctx context.Context, sessions []*session) ([]*session, error) {
+	for len(sessions) > 0 {
+		if err := c.destroySession(ctx, sessions[0]); err != nil {
+			return sessions, err
+		}
+		sessions = sessions[1:]
 	}
 	r := c.newRequest(c.self)
 	r.bypass = true
 	r.add(&nfs4.DestroyClientIDArgs{ClientID: c.clientID}, new(nfs4.DestroyClientIDRes))
-	if err := c.do(ctx, r); err != nil && !errors.Is(err, nfs4.ErrStaleClientID) {
-		return err
+	err := c.do(ctx, r)
+	if err == nil {
+		r.free()
+	} else if errors.Is(err, nfs4.ErrStaleClientID) {
+		err = nil
 	}
-	r.free()
-	return nil
+	return nil, err
 }
 
 // destroySession ends a session at the server.

@@ -65,7 +65,7 @@ func (c *Client) syncNode(ctx context.Context, n *node) error {
 	file := w.ledger.pieces[0].file
 	w.mu.Unlock()
 
-	verf, err := c.sendCommit(ctx, n, file)
+	verf, err := c.sendCommit(ctx, n, file, false)
 	if err == nil {
 		w.mu.Lock()
 		stale := w.ledger.committed(mark, verf)
@@ -94,8 +94,9 @@ func (c *Client) account(n *node) {
 
 // sendCommit commits the whole file. No open is needed for that, only the
 // right to write.
-func (c *Client) sendCommit(ctx context.Context, n *node, f *File) (nfs4.Verifier, error) {
+func (c *Client) sendCommit(ctx context.Context, n *node, f *File, urgent bool) (nfs4.Verifier, error) {
 	r := c.newRequest(f.open.cred)
+	r.urgent = urgent
 	r.addPutFH(n.fh)
 	r.commit = nfs4.CommitArgs{}
 	r.add(&r.commit, &r.commitRes)
@@ -115,28 +116,77 @@ func (c *Client) rewrite(ctx context.Context, n *node, mark uint64, verf nfs4.Ve
 		return opError(nfs4.OpWrite, err)
 	}
 	defer w.endRewrite()
+	return c.rewritePieces(ctx, n, mark, verf, false)
+}
+
+func (c *Client) rewritePieces(ctx context.Context, n *node, mark uint64, verf nfs4.Verifier, urgent bool) error {
 	c.log.Info("server has lost unstable data in a restart, writing it again")
+	w := &n.writes
 	for off := int64(0); ; {
 		w.mu.Lock()
 		d, ok := w.ledger.next(off, mark, verf)
+		if ok {
+			w.ledger.pin(d)
+		}
 		w.mu.Unlock()
 		if !ok {
 			return nil
 		}
 		off = d.end
-		if err := c.rewritePiece(ctx, n, &d); err != nil {
+		err := c.rewritePiece(ctx, n, &d, urgent)
+		w.mu.Lock()
+		if err == nil {
+			w.ledger.rewritten(d)
+		}
+		w.ledger.unpin(d)
+		w.mu.Unlock()
+		if err != nil {
 			return opError(nfs4.OpWrite, err)
 		}
-		w.mu.Lock()
-		w.ledger.rewritten(d)
-		w.mu.Unlock()
 	}
+}
+
+// restore writes again what a server that has restarted has lost of any file,
+// before anybody can read there what was written and is not there any more. No
+// other request gets out meanwhile: WRITEs that were in flight are issued again
+// afterwards. What cannot be written now is left to the next Sync.
+func (c *Client) restore(ctx context.Context) error {
+	for _, n := range c.state.pages.all() {
+		w := &n.writes
+		w.mu.Lock()
+		empty, mark := w.ledger.empty(), w.ledger.mark()
+		var file *File
+		if !empty {
+			file = w.ledger.pieces[0].file
+		}
+		w.mu.Unlock()
+		if empty {
+			continue
+		}
+		verf, err := c.sendCommit(ctx, n, file, true)
+		if err == nil {
+			w.mu.Lock()
+			stale := w.ledger.committed(mark, verf)
+			w.mu.Unlock()
+			if stale {
+				err = c.rewritePieces(ctx, n, mark, verf, true)
+			}
+		}
+		c.account(n)
+		if err != nil {
+			if status, ok := statusOf(err); !ok || sessionTrouble(status) {
+				return err
+			}
+			c.log.WithError(err).Warn("data lost by the server could not be written again yet")
+		}
+	}
+	return nil
 }
 
 // rewritePiece writes one piece again. The request gets a copy of the data: if
 // the wait for it is given up, it goes on owning its buffer, and so does the
 // ledger.
-func (c *Client) rewritePiece(ctx context.Context, n *node, d *dirty) error {
+func (c *Client) rewritePiece(ctx context.Context, n *node, d *dirty, urgent bool) error {
 	off := d.off
 	for data := d.data(); len(data) > 0; {
 		buf, err := c.buffer(ctx, len(data))
@@ -146,6 +196,7 @@ func (c *Client) rewritePiece(ctx context.Context, n *node, d *dirty) error {
 		m := copy(buf.Data, data)
 		r := c.newRequest(d.file.open.cred)
 		r.buf = buf
+		r.urgent = urgent
 		r.writes = &n.writes
 		r.order = n.writes.track(off, m)
 		if err := d.file.sendWrite(ctx, r, buf, off, m, nfs4.FileSync); err != nil {

@@ -93,6 +93,9 @@ func (c *Client) perform(ctx context.Context, act action) error {
 		}
 		return fmt.Errorf("%v: %w", act, err)
 	}
+	if errors.Is(err, errTryAgain) {
+		return errTryAgain
+	}
 	status, _ := statusOf(err)
 	switch status {
 	case nfs4.ErrBadSession, nfs4.ErrDeadSession:
@@ -148,18 +151,9 @@ func (c *Client) connect(ctx context.Context) error {
 	c.pool.Store(tr.Pool())
 	close(c.newPool)
 	c.newPool = make(chan struct{})
+	connCtx := c.connCtx
 	c.mu.Unlock()
-	c.wg.Go(func() {
-		// The context ends with the client at the latest, so that this
-		// goroutine never outlives it.
-		select {
-		case <-tr.Done():
-			c.mu.Lock()
-			c.connLost(tr, tr.Err())
-			c.mu.Unlock()
-		case <-c.ctx.Done():
-		}
-	})
+	c.wg.Go(func() { c.watch(tr, connCtx) })
 	return nil
 }
 

@@ -306,7 +306,7 @@ func (f *File) sendWrite(ctx context.Context, r *request, buf *ulb.Buffer, off i
 			}
 			return nil
 		}
-		if stateTrouble(status) && try < maxStateTries {
+		if stateTrouble(status) && try < maxStateTries && !r.urgent {
 			err = c.restate(ctx, f.open, nfs4.ShareAccessWrite, r.write.StateID, status)
 			if err == nil {
 				continue
@@ -387,9 +387,7 @@ func (f *File) gone() {
 	if n.deleg != nil {
 		n.deleg.at = time.Now()
 	}
-	if f.open.needed() == 0 && !f.open.held && len(f.open.turn) == 0 && n.shares[f.open.cred.key] == f.open {
-		delete(n.shares, f.open.cred.key)
-	}
+	n.forget(f.open)
 	s.unref(n)
 	s.mu.Unlock()
 }
@@ -406,7 +404,6 @@ func (c *Client) settleShare(ctx context.Context, o *openShare) error {
 		st.mu.Lock()
 		opening := st.opening[o.cred.key] > 0
 		do, sid, access := o.next(opening)
-		changed := st.opened
 		st.mu.Unlock()
 		var err error
 		switch do {
@@ -419,39 +416,59 @@ func (c *Client) settleShare(ctx context.Context, o *openShare) error {
 		case shareDowngrade:
 			err = c.sendDowngrade(ctx, o, sid, access)
 		}
+		if err == nil {
+			continue
+		}
 		status, ok := statusOf(err)
-		switch {
-		case err == nil:
-		case !ok:
+		if !ok {
 			if ctx.Err() != nil || errors.Is(err, ErrClosed) {
 				return err
 			}
 			// The request could not be made sense of; there is no better one.
 			c.log.WithError(err).Warn("file not closed at the server")
 			return nil
-		case status == nfs4.ErrOldStateID && opening:
-			// An OPEN of this owner has overtaken us. Its reply brings the
-			// newer seqid, and perhaps a reason to keep the file open.
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		default:
-			st.mu.Lock()
-			switch {
-			case status == nfs4.ErrOldStateID:
-				o.sid.Seq = nextSeq(o.sid.Seq) // a reply was lost for good
-			case do == shareClose || stateTrouble(status):
-				o.closed(sid) // it is not there any more
-			default:
-				o.granted = o.needed() // it stays as it is
-			}
-			st.mu.Unlock()
-			if !stateTrouble(status) {
-				c.log.WithError(err).Warn("server refuses to close a file")
-			}
 		}
+		if status == nfs4.ErrOldStateID {
+			if err := c.awaitSeq(ctx, o, sid); err != nil {
+				return err
+			}
+			continue
+		}
+		st.mu.Lock()
+		if do == shareClose || stateTrouble(status) {
+			o.closed(sid) // it is not there any more
+		} else {
+			o.granted = o.needed() // it stays as it is
+		}
+		st.mu.Unlock()
+		if !stateTrouble(status) {
+			c.log.WithError(err).Warn("server refuses to close a file")
+		}
+	}
+}
+
+// awaitSeq waits until more is known of a share than the stateid sid, which the
+// server has called old or would: an OPEN of this owner has overtaken us. Its
+// reply brings the newer seqid, and perhaps a reason to keep the file open.
+func (c *Client) awaitSeq(ctx context.Context, o *openShare, sid nfs4.StateID) error {
+	st := &c.state
+	st.mu.Lock()
+	waiting := sid.IsSpecial() // for any reply, to close a gap
+	known := !waiting && o.sid != sid
+	opening := st.opening[o.cred.key] > 0
+	changed := st.opened
+	if !known && !opening && !waiting {
+		o.sid.Seq = nextSeq(o.sid.Seq) // the reply was lost for good
+	}
+	st.mu.Unlock()
+	if known || !opening {
+		return nil
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -35,7 +35,7 @@ func newRig(t testing.TB, so nfstest.Options) *rig {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if err := r.srv.WaitClean(ctx); err != nil && !r.unclean {
-			t.Errorf("left at the server: %v", err)
+			t.Errorf("left at the server: %v\n%s", err, r.events(0))
 		}
 		r.srv.Close()
 	})

@@ -151,6 +151,10 @@ func (l *ledger) next(off int64, mark uint64, verf nfs4.Verifier) (dirty, bool) 
 	return dirty{}, false
 }
 
+// pin keeps the data of a piece from being released; unpin ends that.
+func (l *ledger) pin(d dirty)   { d.buf.refs++ }
+func (l *ledger) unpin(d dirty) { l.unref(d.buf) }
+
 // rewritten notes that the data of a piece is on stable storage now.
 func (l *ledger) rewritten(d dirty) {
 	l.forget(func(p *dirty) bool { return p.off == d.off && p.order == d.order })

@@ -9,8 +9,9 @@ import (
 )
 
 // The manager is the one goroutine that keeps the session usable: it carries
-// out what recovery asks for, renews the lease, watches over the connection
-// and settles doubtful slots.
+// out what recovery asks for, renews the lease and settles doubtful slots. A
+// goroutine beside it watches over the connection, so that one that has gone
+// dead is noticed whatever the manager is waiting for.
 
 // maxReconnectPause bounds the pause between two attempts to reach the server.
 // It is short, because a server that has restarted waits for its clients for its
@@ -67,8 +68,6 @@ func (c *Client) manage(ctx context.Context) {
 // upkeep does what is due while everything works, and waits for the next event.
 func (c *Client) upkeep(ctx context.Context, now time.Time) {
 	c.mu.Lock()
-	tr := c.tr
-	pulse, next := c.health.check(now)
 	due := c.lease.due()
 	if d := c.renewed.Add(c.lease.period / 4); due.Before(d) {
 		due = d
@@ -95,18 +94,6 @@ func (c *Client) upkeep(ctx context.Context, now time.Time) {
 	connCtx, lease := c.connCtx, c.lease.period
 	c.mu.Unlock()
 
-	switch pulse {
-	case pulseDead:
-		c.log.Warn("server does not answer, connection given up")
-		c.mu.Lock()
-		c.connLost(tr, errSilent)
-		c.mu.Unlock()
-		return
-	case pulseProbe:
-		r := c.newRequest(c.self)
-		r.bypass, r.null = true, true
-		c.fire(connCtx, r)
-	}
 	if renew {
 		r := c.newRequest(c.self)
 		r.urgent, r.renewal = true, true
@@ -121,15 +108,52 @@ func (c *Client) upkeep(ctx context.Context, now time.Time) {
 		c.wg.Go(func() { c.settle(connCtx, d) })
 	}
 
-	if next.IsZero() || due.Before(next) {
-		next = due
-	}
-	t := time.NewTimer(time.Until(next))
+	t := time.NewTimer(time.Until(due))
 	defer t.Stop()
 	select {
 	case <-c.poke:
 	case <-t.C:
 	case <-ctx.Done():
+	}
+}
+
+// watch waits for the end of a connection, and brings it about if the server
+// has fallen silent.
+func (c *Client) watch(tr Transport, connCtx context.Context) {
+	for {
+		now := time.Now()
+		c.mu.Lock()
+		if c.tr != tr {
+			c.mu.Unlock()
+			return
+		}
+		pulse, next := c.health.check(now)
+		if next.IsZero() {
+			next = now.Add(c.health.timeout / 2) // calls may be sent meanwhile
+		}
+		if pulse == pulseDead {
+			c.log.Warn("server does not answer, connection given up")
+			c.connLost(tr, errSilent)
+		}
+		c.mu.Unlock()
+		if pulse == pulseProbe {
+			r := c.newRequest(c.self)
+			r.bypass, r.null = true, true
+			c.fire(connCtx, r)
+		}
+		t := time.NewTimer(next.Sub(now))
+		select {
+		case <-tr.Done():
+			c.mu.Lock()
+			c.connLost(tr, tr.Err())
+			c.mu.Unlock()
+		case <-connCtx.Done(): // ends with the client at the latest
+		case <-t.C:
+		}
+		t.Stop()
+		if connCtx.Err() != nil {
+			return
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 //	                       |  ^                  |
 //	                       |  +------------------+  opened meanwhile
 //	                       | lose
-//	                       +--------> lost         (until reopened or released)
+//	                       +--------> lost         (until opened again or closed)
 //
 // Replies may arrive in another order than the server worked in. As every step
 // has a seqid of its own, a gap among those seen tells that the reply to an
@@ -125,6 +125,8 @@ func (s *share) next(opening bool) (do shareAction, sid nfs4.StateID, access uin
 		return shareKeep, nfs4.StateID{}, 0
 	case opening && s.gap():
 		return shareWait, nfs4.StateID{}, 0
+	case s.lost != nil && need != 0:
+		return shareKeep, nfs4.StateID{}, 0
 	case need == 0:
 		return shareClose, s.sid, 0
 	}
@@ -148,12 +150,10 @@ func (s *share) downgraded(sid nfs4.StateID, access uint32) {
 	}
 }
 
-// lose gives the state up: the server does not have it and will not give it
-// again.
-func (s *share) lose(why error) {
-	s.sid, s.held, s.granted = nfs4.StateID{}, false, 0
-	s.lost = why
-}
+// lose gives up access to the state: the server does not have it, or not all of
+// it, and will not give it again. What it may have left is still closed in the
+// end.
+func (s *share) lose(why error) { s.lost = why }
 
 // stateID returns the stateid for I/O: with seqid zero, so that opens of the
 // same file do not make it old on its way (RFC 8881 section 8.2.2).

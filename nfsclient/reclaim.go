@@ -43,6 +43,9 @@ func (c *Client) reclaim(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.restore(ctx); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	c.checked = time.Now()
 	c.rec.did(actReclaim)

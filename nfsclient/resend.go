@@ -52,11 +52,14 @@ func (c *Client) awaitParked(ctx context.Context, next time.Time) {
 func (c *Client) nextParked(now time.Time) (r *request, connCtx context.Context, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.rec.open {
+	if !c.rec.bound || c.sess == nil {
 		return nil, nil, time.Time{} // being let out wakes us
 	}
 	s := c.sess
 	for i, p := range s.parked {
+		if !c.rec.open && !p.urgent {
+			continue
+		}
 		if p.notBefore.After(now) {
 			if next.IsZero() || p.notBefore.Before(next) {
 				next = p.notBefore

@@ -193,6 +193,11 @@ func stateTrouble(s nfs4.Status) bool {
 	return false
 }
 
+// sessionTrouble tells whether a status is about the session or the client.
+func sessionTrouble(s nfs4.Status) bool {
+	return s == nfs4.ErrBadSession || s == nfs4.ErrDeadSession || s == nfs4.ErrStaleClientID
+}
+
 // maxStateTries bounds how often one operation gets itself a new stateid.
 const maxStateTries = 5
 
@@ -241,57 +246,101 @@ func (c *Client) reopen(ctx context.Context, o *openShare, used nfs4.StateID, st
 }
 
 // claim opens a share again, by its filehandle: after a restart of the server
-// (ClaimPrevious) or as a new open (ClaimFH). If the server refuses for good the share
-// is lost, unless it refuses to reclaim.
+// (ClaimPrevious) or as a new open (ClaimFH). If the server refuses for good the
+// share is lost, unless it refuses to reclaim.
 func (c *Client) claim(ctx context.Context, o *openShare, how nfs4.ClaimType, urgent bool) error {
-	s := &c.state
-	s.mu.Lock()
-	access := o.needed()
-	s.mu.Unlock()
-	if access == 0 {
-		return nil
+	// One OPEN for every kind of access that somebody has it open for: the
+	// server lets us downgrade only to what it has seen opened (RFC 8881
+	// section 18.18.3).
+	for access := nfs4.ShareAccessBoth; access > 0; access-- {
+		c.state.mu.Lock()
+		wanted := o.counts[access] > 0
+		c.state.mu.Unlock()
+		if !wanted {
+			continue
+		}
+		err := c.claimAccess(ctx, o, how, access, urgent)
+		if err == nil {
+			continue
+		}
+		status, ok := statusOf(err)
+		if !ok {
+			return err
+		}
+		switch status {
+		case nfs4.ErrNoGrace, nfs4.ErrReclaimBad, nfs4.ErrReclaimConflict:
+			if how == nfs4.ClaimPrevious {
+				return err
+			}
+		}
+		if sessionTrouble(status) {
+			return err
+		}
+		c.log.WithError(err).Warn("open file lost at the server")
+		c.state.mu.Lock()
+		defer c.state.mu.Unlock()
+		o.lose(&Error{Op: "OPEN", Err: fmt.Errorf("%w (%v)", ErrStateLost, status)})
+		return o.lost
 	}
+	return nil
+}
+
+func (c *Client) claimAccess(ctx context.Context, o *openShare, how nfs4.ClaimType, access uint32, urgent bool) error {
 	r := c.newRequest(o.cred)
 	r.urgent = urgent
 	r.opening = true
-	s.beginOpen(o.cred.key)
+	c.state.beginOpen(o.cred.key)
 	r.addPutFH(o.node.fh)
-	r.open = nfs4.OpenArgs{
-		ShareAccess: access | nfs4.WantNoDeleg,
-		Owner:       nfs4.OpenOwner{Owner: []byte(o.cred.key)},
-		Claim:       how,
-	}
-	if how == nfs4.ClaimPrevious {
-		r.open.ShareAccess = access
+	r.open = nfs4.OpenArgs{ShareAccess: access, Owner: nfs4.OpenOwner{Owner: []byte(o.cred.key)}, Claim: how}
+	if how != nfs4.ClaimPrevious {
+		r.open.ShareAccess |= nfs4.WantNoDeleg
 	}
 	r.change(&r.open, &r.openRes)
-	err := c.do(ctx, r)
-	if err == nil {
-		s.mu.Lock()
-		o.grant(r.openRes.StateID, access)
-		s.mu.Unlock()
-		c.granted(o.node, o.cred, &r.openRes.Delegation, nil)
-		r.free()
-		return nil
-	}
-	status, ok := statusOf(err)
-	if !ok {
-		return err
-	}
-	switch status {
-	case nfs4.ErrNoGrace, nfs4.ErrReclaimBad, nfs4.ErrReclaimConflict:
-		if how == nfs4.ClaimPrevious {
-			return err
+	fh := o.node.fh
+	r.orphaned = func(r *request) {
+		if done, _, err := r.results(); err == nil && done > r.modify {
+			c.regranted(r, fh, access)
 		}
-	case nfs4.ErrBadSession, nfs4.ErrDeadSession, nfs4.ErrStaleClientID:
+	}
+	if err := c.do(ctx, r); err != nil {
 		return err
 	}
-	c.log.WithError(err).Warn("open file lost at the server")
+	c.regranted(r, fh, access)
+	r.free()
+	return nil
+}
+
+// regranted records what an OPEN by claim has returned. Whoever had the file
+// open may have closed it meanwhile, without a stateid to tell the server; then
+// what was just opened is closed again.
+func (c *Client) regranted(r *request, fh FH, access uint32) {
+	s := &c.state
 	s.mu.Lock()
-	o.lose(&Error{Op: "OPEN", Err: fmt.Errorf("%w (%v)", ErrStateLost, status)})
-	err = o.lost
+	n := s.node(fh)
+	o := n.share(r.cred)
+	o.grant(r.openRes.StateID, access)
+	idle := o.needed() == 0
+	if !idle {
+		s.unref(n)
+	}
 	s.mu.Unlock()
-	return err
+	c.granted(n, r.cred, &r.openRes.Delegation, nil)
+	if idle {
+		c.spawn(func(ctx context.Context) {
+			_ = c.settleShare(ctx, o)
+			s.mu.Lock()
+			n.forget(o)
+			s.unref(n)
+			s.mu.Unlock()
+		})
+	}
+}
+
+// forget drops a share that is of no more use. Called with mu held.
+func (n *node) forget(o *openShare) {
+	if o.needed() == 0 && !o.held && len(o.turn) == 0 && n.shares[o.cred.key] == o {
+		delete(n.shares, o.cred.key)
+	}
 }
 
 // freeStateID tells the server that the client knows of the loss of a stateid;

@@ -2,6 +2,7 @@ package nfsclient
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -195,6 +196,13 @@ func (u *uncommitted) set(n *node, bytes int) {
 	default:
 		u.nodes[n] = holding{bytes: bytes, turn: old.turn}
 	}
+}
+
+// all returns the nodes that hold anything.
+func (u *uncommitted) all() []*node {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Collect(maps.Keys(u.nodes))
 }
 
 // oldest returns the node that has waited longest, or nil if what is held
