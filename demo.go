@@ -164,10 +164,19 @@ func readUncached(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
-		return nil, fmt.Errorf("%s: dropping cached pages: %w", path, err)
+	if err := dropCached(f); err != nil {
+		return nil, err
 	}
 	return io.ReadAll(f)
+}
+
+// dropCached makes the kernel forget the content of f, so that the next read
+// goes to the server.
+func dropCached(f *os.File) error {
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		return fmt.Errorf("%s: dropping cached pages: %w", f.Name(), err)
+	}
+	return nil
 }
 
 // demoReport shows the counters of the connection.
