@@ -2,13 +2,18 @@ package fusefs
 
 import (
 	"testing"
+	"time"
 
 	"nfsrdma-fuse/fusefs/conformance"
 )
+
+// small is the scale for roads that only show that nothing is special about
+// them.
+var small = conformance.Options{DirEntries: 400, Duration: 500 * time.Millisecond, TreeFiles: 40, BigFile: 8 << 20}
 
 // TestConformanceLocal runs the conformance cases on a mount of a backend
 // without a network: it is this package alone that is tested.
 func TestConformanceLocal(t *testing.T) {
 	haveFUSE(t)
-	conformance.Run(t, helper(t, "local", t.TempDir(), Options{AllowOther: true}), conformance.Options{})
+	conformance.Run(t, helper(t, "local", t.TempDir(), Options{AllowOther: true}), small)
 }

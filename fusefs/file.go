@@ -27,6 +27,7 @@ import (
 type fileHandle struct {
 	node  *node
 	file  file
+	cred  nfsclient.Cred // of who opened it
 	write bool
 	dirty atomic.Bool // written to since the last flush
 }
@@ -55,7 +56,7 @@ func (b *bridge) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 		b.removeSilly(o, n.closed())
 		return o.end(err)
 	}
-	b.fillOpen(n, f, r.Write, attrs, out)
+	b.fillOpen(o, n, f, r.Write, attrs, out)
 	return o.end(nil)
 }
 
@@ -72,8 +73,8 @@ func accessMode(flags uint32) (read, write bool) {
 }
 
 // fillOpen enters an open file and fills in the answer.
-func (b *bridge) fillOpen(n *node, f file, write bool, attrs *nfs4.Attrs, out *fuse.OpenOut) {
-	out.Fh = b.handles.addFile(&fileHandle{node: n, file: f, write: write})
+func (b *bridge) fillOpen(o *op, n *node, f file, write bool, attrs *nfs4.Attrs, out *fuse.OpenOut) {
+	out.Fh = b.handles.addFile(&fileHandle{node: n, file: f, cred: o.cred, write: write})
 	keep := false
 	if attrs.Has(nfs4.AttrChange) {
 		n.mu.Lock()
@@ -113,7 +114,7 @@ func (b *bridge) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, 
 	}
 	n := b.nodes.enter(dentry{dir.id, name}, fh, attrs)
 	n.opened()
-	b.fillOpen(n, f, r.Write, attrs, &out.OpenOut)
+	b.fillOpen(o, n, f, r.Write, attrs, &out.OpenOut)
 	b.entry(n, attrs, &out.EntryOut)
 	return o.end(nil)
 }
@@ -205,8 +206,7 @@ func (b *bridge) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 		h.dirty.Store(true)
 		return o.end(err)
 	}
-	o.cred = b.groups.cred(in.Caller)
-	if attrs, err := b.c.GetAttr(o, o.cred, h.node.fh); err == nil {
+	if attrs, err := b.c.GetAttr(o, h.cred, h.node.fh); err == nil {
 		b.note(h.node, attrs, true)
 	}
 	return o.end(nil)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -378,12 +377,13 @@ func (l *localFS) ReadDir(ctx context.Context, _ nfsclient.Cred, dir nfs4.FH, co
 			return verf, true, nil
 		}
 		for b := buf[:k]; len(b) > 0; {
-			raw := (*unix.Dirent)(unsafe.Pointer(&b[0]))
-			name := unix.ByteSliceToString(b[unsafe.Offsetof(raw.Name):raw.Reclen])
-			e := nfsclient.DirEntry{Name: []byte(name), Cookie: uint64(raw.Off)}
-			e.Attrs.FileID = raw.Ino
+			// struct linux_dirent64: ino 8, off 8, length 2, type 1, name
+			size := binary.NativeEndian.Uint16(b[16:])
+			name := unix.ByteSliceToString(b[19:size])
+			e := nfsclient.DirEntry{Name: []byte(name), Cookie: binary.NativeEndian.Uint64(b[8:])}
+			e.Attrs.FileID = binary.NativeEndian.Uint64(b)
 			e.Attrs.Mask = nfs4.MakeBitmap(nfs4.AttrFileID)
-			b = b[raw.Reclen:]
+			b = b[size:]
 			if name == "." || name == ".." {
 				continue
 			}

@@ -428,7 +428,7 @@ func TestUnprivileged(t *testing.T) {
 	if st, err := os.Stat("/dev/fuse"); err != nil || st.Mode().Perm()&0o006 != 0o006 {
 		t.Skip("/dev/fuse is for root only here (chmod 666 /dev/fuse)")
 	}
-	const uid = Nobody // fusermount3 wants a user that has a name
+	const uid = Nobody                          // fusermount3 wants a user that has a name
 	base, err := os.MkdirTemp("/tmp", "fusefs") // unlike t.TempDir's, others may pass it
 	if err != nil {
 		t.Fatal(err)

@@ -84,7 +84,10 @@ func (n *nfs) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	err := n.client.Close(ctx)
-	err = errors.Join(err, n.server.WaitClean(ctx))
+	if e := n.server.WaitClean(ctx); e != nil {
+		err = errors.Join(err, e)
+		n.dump()
+	}
 	n.server.Close()
 	if used := n.pool.InUse(); used != 0 {
 		err = errors.Join(err, fmt.Errorf("%d payload buffers are still in use", used))
@@ -93,14 +96,38 @@ func (n *nfs) stop() error {
 	return err
 }
 
+// dump writes the requests that the server remembers to the file that
+// FUSEFS_EVENTS names.
+func (n *nfs) dump() {
+	f, err := os.Create(os.Getenv("FUSEFS_EVENTS"))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for _, e := range n.server.Events(0) {
+		fmt.Fprint(f, e.String())
+		for _, o := range e.Ops {
+			fmt.Fprintf(f, " %d", o.FileID)
+		}
+		fmt.Fprintln(f)
+	}
+}
+
 // TestConformance runs the conformance cases on mounts of the embedded server.
 func TestConformance(t *testing.T) {
 	haveFUSE(t)
-	for _, road := range []string{"tcp", "iwarp"} {
+	for road, scale := range map[string]conformance.Options{"tcp": small, "iwarp": {}} {
 		t.Run(road, func(t *testing.T) {
-			conformance.Run(t, helper(t, road, "", Options{AllowOther: true}), conformance.Options{})
+			conformance.Run(t, helper(t, road, "", Options{AllowOther: true}), scale)
 		})
 	}
+}
+
+// TestServerPermissions leaves permissions to the server, and runs everything
+// else as well.
+func TestServerPermissions(t *testing.T) {
+	haveFUSE(t)
+	conformance.Run(t, helper(t, "tcp", "", Options{AllowOther: true, ServerPermissions: true}), small)
 }
 
 // posixExcluded are the cases of go-fuse's suite that do not run here, each

@@ -20,7 +20,7 @@ type Options struct {
 	// variable CONFORMANCE_SEED, or else the clock. It is logged either way.
 	Seed uint64
 	// DirEntries is the number of names in the large directories; zero means
-	// 3,000.
+	// 1,500.
 	DirEntries int
 	// BigFile is the size in bytes of the big file; zero means 32 MiB.
 	BigFile int64
@@ -31,7 +31,7 @@ type Options struct {
 	// means 2 s.
 	Duration time.Duration
 	// TreeFiles is the number of files in the trees that tools work on; zero
-	// means 200.
+	// means 120.
 	TreeFiles int
 	// Expected lists cases by name that cannot pass on this file system, with
 	// the reason. They run all the same; their failure is reported as a skip
@@ -61,7 +61,7 @@ func (o Options) withDefaults() Options {
 		o.Seed = uint64(time.Now().UnixNano())
 	}
 	if o.DirEntries == 0 {
-		o.DirEntries = 3000
+		o.DirEntries = 1500
 	}
 	if o.BigFile == 0 {
 		o.BigFile = 32 << 20
@@ -73,7 +73,7 @@ func (o Options) withDefaults() Options {
 		o.Duration = 2 * time.Second
 	}
 	if o.TreeFiles == 0 {
-		o.TreeFiles = 200
+		o.TreeFiles = 120
 	}
 	return o
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -188,20 +189,27 @@ func getdents(fd int, buf []byte) ([]dirent, error) {
 		return nil, err
 	}
 	var all []dirent
+	// struct linux_dirent64:
+	//
+	//	+-------+-------+----------+--------+-----------------+
+	//	| ino 8 | off 8  | reclen 2 | type 1 | name, zeros ... |
+	//	+-------+-------+----------+--------+-----------------+
+	const nameAt = 19
 	for b := buf[:n]; len(b) > 0; {
-		raw := (*unix.Dirent)(unsafe.Pointer(&b[0]))
-		if int(raw.Reclen) > len(b) {
-			return nil, fmt.Errorf("getdents: record of %d bytes in %d", raw.Reclen, len(b))
+		if len(b) < nameAt {
+			return nil, fmt.Errorf("getdents: record of %d bytes", len(b))
 		}
-		name := b[unsafe.Offsetof(raw.Name):raw.Reclen]
-		for i, c := range name {
-			if c == 0 {
-				name = name[:i]
-				break
-			}
+		size := int(binary.NativeEndian.Uint16(b[16:]))
+		if size < nameAt || size > len(b) {
+			return nil, fmt.Errorf("getdents: record of %d bytes in %d", size, len(b))
 		}
-		all = append(all, dirent{string(name), raw.Ino, raw.Off, raw.Type})
-		b = b[raw.Reclen:]
+		all = append(all, dirent{
+			name: unix.ByteSliceToString(b[nameAt:size]),
+			ino:  binary.NativeEndian.Uint64(b),
+			off:  int64(binary.NativeEndian.Uint64(b[8:])),
+			typ:  b[18],
+		})
+		b = b[size:]
 	}
 	return all, nil
 }
