@@ -87,12 +87,67 @@ func (s *Server) Usage() Usage {
 	return u
 }
 
-// Leaks returns what clients have left behind, or the empty string. Connections
-// that end take a moment to be noticed; tests that have just closed one wait
-// with WaitClean.
+// Leaks returns what clients have left behind, or the empty string: the Usage,
+// and what has happened to some of the files that there is state of. Connections
+// that end take a moment to be noticed; tests that have just closed one wait with
+// WaitClean.
 func (s *Server) Leaks() string {
-	if u := s.Usage(); u != (Usage{}) {
-		return u.String()
+	u := s.Usage()
+	if u == (Usage{}) {
+		return ""
 	}
-	return ""
+	var b strings.Builder
+	b.WriteString(u.String())
+	for _, l := range s.leftovers() {
+		fmt.Fprintf(&b, "\n\t%s", l.what)
+		events := s.Events(0)
+		n := 0
+		for i := len(events) - 1; i >= 0 && n < 10; i-- {
+			if events[i].touches(l.fileID) {
+				n++
+				fmt.Fprintf(&b, "\n\t\t%s", events[i].String())
+			}
+		}
+	}
+	return b.String()
+}
+
+// leftover is a state that is still there.
+type leftover struct {
+	what   string
+	fileID uint64
+}
+
+// leftovers describes some of the states that are there.
+func (s *Server) leftovers() (list []leftover) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.states {
+		if len(list) == 3 {
+			break
+		}
+		ino := st.file.o.n.Ino()
+		switch {
+		case st.revoked != nfs4.OK:
+			list = append(list, leftover{fmt.Sprintf("revoked stateid of file %d", ino), ino})
+		case st.kind == openState:
+			list = append(list, leftover{fmt.Sprintf("open of file %d, access %d, seq %d, owner %q", ino, st.access, st.seq, st.owner), ino})
+		case st.kind == lockState:
+			list = append(list, leftover{fmt.Sprintf("locks of file %d, owner %q", ino, st.owner), ino})
+		default:
+			list = append(list, leftover{fmt.Sprintf("delegation of file %d, write %v, recalled %v", ino, st.write, st.recalled), ino})
+		}
+	}
+	return list
+}
+
+// touches tells whether an operation of the COMPOUND had this file as its
+// current filehandle, before or after.
+func (e *Event) touches(fileID uint64) bool {
+	for _, o := range e.Ops {
+		if o.FileID == fileID {
+			return true
+		}
+	}
+	return false
 }
