@@ -169,13 +169,72 @@ func benchTransfer(b *testing.B, cfg Config, access rdma.Access, tcp tcpMode) {
 	b.ReportMetric(float64(tcpTook)/float64(took), "ratio")
 }
 
+// BenchmarkMessage sends a short message and awaits a short answer.
+func BenchmarkMessage(b *testing.B) {
+	b.Run("iwarp", func(b *testing.B) {
+		c, s := pair(b, Config{}, Config{})
+		ended := make(chan struct{})
+		msg := func() []rdma.WorkRequest {
+			return []rdma.WorkRequest{{Op: rdma.OpSend, Local: []rdma.Gather{{Buf: buffer(messageLen), Len: messageLen}}}}
+		}
+		// turn waits for a message, and posts its buffer again.
+		turn := func(q *QP, comp []rdma.Completion) bool {
+			for {
+				n, err := q.Poll(comp)
+				if err != nil {
+					return false
+				}
+				got := false
+				for i := range n {
+					if e := &comp[i]; e.Op == rdma.OpReceive && e.Err == nil {
+						got = true
+						if q.Receive(e.Buf) != nil {
+							return false
+						}
+					}
+				}
+				if got {
+					return true
+				}
+			}
+		}
+		go func() {
+			defer close(ended)
+			answer, comp := msg(), make([]rdma.Completion, 8)
+			for turn(s, comp) && s.Post(answer) == nil {
+			}
+		}()
+		call, comp := msg(), make([]rdma.Completion, 8)
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := c.Post(call); err != nil {
+				b.Fatal(err)
+			}
+			if !turn(c, comp) {
+				b.Fatal("connection ended")
+			}
+		}
+		c.Close()
+		<-ended
+	})
+	b.Run("tcp", func(b *testing.B) {
+		call, end := tcpPair(b, tcpNothing)
+		defer end()
+		for b.Loop() {
+			call()
+		}
+	})
+}
+
 const benchTurn = 16 // transfers
 
-type tcpMode bool
+// tcpMode says which way the payload goes.
+type tcpMode uint8
 
 const (
-	tcpPush tcpMode = false
-	tcpPull tcpMode = true
+	tcpNothing tcpMode = iota
+	tcpPush
+	tcpPull
 )
 
 func benchTCP(b *testing.B, mode tcpMode) {
@@ -202,9 +261,10 @@ func tcpPair(b *testing.B, mode tcpMode) (call, end func()) {
 		b.Fatal(err)
 	}
 	up, down := messageLen, messageLen
-	if mode == tcpPull {
+	switch mode {
+	case tcpPull:
 		up += transferLen
-	} else {
+	case tcpPush:
 		down += transferLen
 	}
 	done := make(chan struct{})

@@ -153,10 +153,7 @@ func randomRun(t *testing.T, cc, sc Config, most, budget int, rnd *rand.Rand) {
 	b := newModelEnd(t, (<-accepted).(*QP), rnd)
 	a.other, b.other = b, a
 	errs := make(chan error, 2)
-	a.q.mu.Lock() // the listening end may begin
-	a.q.nudgeDue = true
-	a.q.wake()
-	a.q.mu.Unlock()
+	announce(a.q)
 	for _, e := range []*modelEnd{a, b} {
 		go func() { errs <- e.run(budget) }()
 	}

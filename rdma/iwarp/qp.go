@@ -162,13 +162,11 @@ func (q *QP) Receive(bufs ...*ulb.Buffer) error {
 
 // Post implements rdma.QueuePair.
 func (q *QP) Post(batch []rdma.WorkRequest) error {
-	octets, reads := 0, 0
+	reads := 0
 	for i := range batch {
-		n, err := q.checkWork(&batch[i])
-		if err != nil {
+		if err := q.checkWork(&batch[i]); err != nil {
 			return err
 		}
-		octets += n
 		if batch[i].Op == rdma.OpRead {
 			reads++
 		}
@@ -196,8 +194,8 @@ func (q *QP) Post(batch []rdma.WorkRequest) error {
 		return nil
 	}
 	q.sending = true
-	if octets > inlineMax || q.link.raw == nil {
-		q.handOver()
+	if q.link.raw == nil {
+		q.handOver() // such a connection cannot but block
 		q.mu.Unlock()
 		return nil
 	}
@@ -206,42 +204,38 @@ func (q *QP) Post(batch []rdma.WorkRequest) error {
 	return nil
 }
 
-// inlineMax is the payload up to which Post tries to write by itself.
-const inlineMax = 64 << 10
-
-// checkWork checks a work request against what the queue pair can do. It
-// returns the length of its local memory.
-func (q *QP) checkWork(w *rdma.WorkRequest) (int, error) {
+// checkWork checks a work request against what the queue pair can do.
+func (q *QP) checkWork(w *rdma.WorkRequest) error {
 	switch w.Op {
 	case rdma.OpSend, rdma.OpSendInvalidate, rdma.OpWrite:
 	case rdma.OpRead:
 		if q.agreed.ord == 0 {
-			return 0, errors.New("iwarp: RDMA Read posted, but none was negotiated with the peer (ORD 0)")
+			return errors.New("iwarp: RDMA Read posted, but none was negotiated with the peer (ORD 0)")
 		}
 		if len(w.Local) != 1 {
-			return 0, fmt.Errorf("iwarp: RDMA Read into %d pieces of memory instead of one", len(w.Local))
+			return fmt.Errorf("iwarp: RDMA Read into %d pieces of memory instead of one", len(w.Local))
 		}
 	case rdma.OpInvalidate:
 		if len(w.Local) > 0 {
-			return 0, errors.New("iwarp: invalidation with local memory")
+			return errors.New("iwarp: invalidation with local memory")
 		}
 	default:
-		return 0, fmt.Errorf("iwarp: work request of unknown kind %d", w.Op)
+		return fmt.Errorf("iwarp: work request of unknown kind %d", w.Op)
 	}
 	if len(w.Local) > maxGather {
-		return 0, fmt.Errorf("iwarp: %d pieces of memory in a work request, at most %d are allowed", len(w.Local), maxGather)
+		return fmt.Errorf("iwarp: %d pieces of memory in a work request, at most %d are allowed", len(w.Local), maxGather)
 	}
 	n := 0
 	for _, g := range w.Local {
 		if g.Len < 0 || g.Off < 0 || g.Off > len(g.Buf.Data) || g.Len > len(g.Buf.Data)-g.Off {
-			return 0, fmt.Errorf("iwarp: bytes %d+%d of a buffer of %d", g.Off, g.Len, len(g.Buf.Data))
+			return fmt.Errorf("iwarp: bytes %d+%d of a buffer of %d", g.Off, g.Len, len(g.Buf.Data))
 		}
 		n += g.Len
 	}
 	if n > maxSegment {
-		return 0, fmt.Errorf("iwarp: work request of %d bytes, at most %d are allowed", n, maxSegment)
+		return fmt.Errorf("iwarp: work request of %d bytes, at most %d are allowed", n, maxSegment)
 	}
-	return n, nil
+	return nil
 }
 
 // Expose implements rdma.QueuePair.

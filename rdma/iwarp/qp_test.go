@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nfsrdma-fuse/rdma"
+	"nfsrdma-fuse/rdma/iwarp/iwarptest"
 	"nfsrdma-fuse/ulb"
 )
 
@@ -200,6 +201,45 @@ func TestSendWriteRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSendKinds receives every kind of Send; solicited events make no
+// difference to who polls anyway.
+func TestSendKinds(t *testing.T) {
+	at := make(chan rdma.Remote, 2)
+	q := scripted(t, Config{}, func(p *iwarptest.Peer) error {
+		for i, op := range []uint8{iwarptest.Send, iwarptest.SendInv, iwarptest.SendSE, iwarptest.SendSEInv} {
+			s := iwarptest.Segment{Last: true, Opcode: op, MSN: uint32(i + 1), Payload: []byte{op}}
+			if op == iwarptest.SendInv || op == iwarptest.SendSEInv {
+				s.STag = uint32((<-at).Handle)
+			} else {
+				s.STag = 12345 // reserved here, and ignored (RFC 5040 section 4.1)
+			}
+			if err := p.Write(s); err != nil {
+				return err
+			}
+		}
+		return p.AwaitClose()
+	})
+	var handles []rdma.Handle
+	for range 2 {
+		r, err := q.Expose(buffer(1), 0, 1, rdma.RemoteWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handles = append(handles, r.Handle)
+		at <- r
+	}
+	if err := post(q, 4); err != nil {
+		t.Fatal(err)
+	}
+	for i, op := range []byte{iwarptest.Send, iwarptest.SendInv, iwarptest.SendSE, iwarptest.SendSEInv} {
+		c := next(t, q)
+		if c.Len != 1 || c.Buf.Data[0] != op || c.HasInvalidated != (i%2 == 1) || c.HasInvalidated && c.Invalidated != handles[i/2] {
+			t.Errorf("opcode %d: %+v", op, c)
+		}
+	}
+	q.Disconnect(nil)
 }
 
 func TestConnectCancelled(t *testing.T) {

@@ -23,12 +23,7 @@ func TestQueuePair(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			rdmatest.TestQueuePair(t, func(t testing.TB, co, so rdma.Options) (rdma.QueuePair, rdma.QueuePair) {
 				c, s := connect(t, tc.cfg, tc.cfg, co, so)
-				// The suite lets either end begin, MPA only the connecting one
-				// (RFC 5044 section 7.1.2).
-				c.mu.Lock()
-				c.nudgeDue = true
-				c.wake()
-				c.mu.Unlock()
+				announce(c) // the suite lets either end begin
 				return c, s
 			})
 		})

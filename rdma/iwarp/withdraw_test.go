@@ -11,12 +11,15 @@ import (
 	"nfsrdma-fuse/rdma/iwarp/iwarptest"
 )
 
-// scripted connects a queue pair to a script that has accepted.
+// scripted connects a queue pair to a script that has accepted, and may send.
 func scripted(t *testing.T, cfg Config, script func(p *iwarptest.Peer) error) *QP {
 	t.Helper()
 	srv, err := iwarptest.Serve(func(p *iwarptest.Peer) error {
 		if _, err := p.Accept(nil); err != nil {
 			return err
+		}
+		if s, err := p.Read(); err != nil || s.Opcode != iwarptest.Write {
+			return fmt.Errorf("first segment %+v, %w", s, err)
 		}
 		return script(p)
 	})
@@ -33,7 +36,17 @@ func scripted(t *testing.T, cfg Config, script func(p *iwarptest.Peer) error) *Q
 		}
 		q.Close()
 	})
+	announce(q.(*QP))
 	return q.(*QP)
+}
+
+// announce has the connecting end send something, so that the listening one may
+// (RFC 5044 section 7.1.2, rule 4).
+func announce(q *QP) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.nudgeDue = true
+	q.wake()
 }
 
 // TestWithdrawDuringWrite withdraws memory while the peer is in the middle of
@@ -102,7 +115,7 @@ func TestWithdrawDuringWrite(t *testing.T) {
 func TestWithdrawDuringRead(t *testing.T) {
 	const size = 16 << 20 // more than the sockets hold
 	at := make(chan rdma.Remote, 1)
-	withdrawn := make(chan struct{})
+	begun, withdrawn := make(chan struct{}), make(chan struct{})
 	q := scripted(t, Config{}, func(p *iwarptest.Peer) error {
 		r := <-at
 		if err := p.RequestRead(iwarptest.Read{SinkSTag: 1, Size: size, STag: uint32(r.Handle), Offset: r.Offset}); err != nil {
@@ -112,7 +125,7 @@ func TestWithdrawDuringRead(t *testing.T) {
 		if err != nil || first.Opcode != iwarptest.ReadResponse {
 			return fmt.Errorf("response %+v, %w", first, err)
 		}
-		at <- r
+		close(begun)
 		<-withdrawn
 		if err := p.Conn.SetReadDeadline(noDeadline); err != nil {
 			return err
@@ -132,7 +145,7 @@ func TestWithdrawDuringRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	at <- r
-	<-at
+	<-begun
 	if err := q.Post(request(rdma.OpInvalidate, nil, r)); err != nil {
 		t.Fatal(err)
 	}
