@@ -124,11 +124,11 @@ func (c *compound) exchanged(cl *client) nfs4.Res {
 
 // confirm makes a record confirmed, in place of an earlier instance of the same
 // client, whose state goes (RFC 8881 section 18.36.4). s.mu is held.
-func (s *Server) confirm(cl *client) nfs4.Status {
+func (s *Server) confirm(c *compound, cl *client) nfs4.Status {
 	o := s.owners[cl.owner]
 	if old := o.confirmed; old != nil {
-		if old.use > 0 {
-			return nfs4.ErrDelay
+		if old.use > 0 && c.cl != old {
+			return nfs4.ErrDelay // it is still being served
 		}
 		s.forget(old)
 		if s.owners[cl.owner] == nil {

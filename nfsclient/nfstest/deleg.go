@@ -169,12 +169,6 @@ func (c *compound) delegReturn(a *nfs4.DelegReturnArgs) nfs4.Res {
 	return &nfs4.DelegReturnRes{}
 }
 
-// wantDelegation carries out WANT_DELEGATION: no delegation is had without an
-// OPEN here (RFC 8881 section 18.49).
-func (c *compound) wantDelegation(*nfs4.WantDelegationArgs) nfs4.Res {
-	return fail(nfs4.OpWantDelegation, nfs4.ErrNotSupp)
-}
-
 // RecallAll recalls all delegations, and returns how many there are.
 func (s *Server) RecallAll() int {
 	s.mu.Lock()

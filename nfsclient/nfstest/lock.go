@@ -72,6 +72,9 @@ func (c *compound) lock(a *nfs4.LockArgs) nfs4.Res {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case c.gone():
+		res.Status = nfs4.ErrExpired
+		return res
 	case a.Reclaim && (!s.inGrace() || c.cl.reclaimed):
 		res.Status = nfs4.ErrNoGrace
 		return res
@@ -113,6 +116,7 @@ func (c *compound) lock(a *nfs4.LockArgs) nfs4.Res {
 	if st == nil {
 		st = s.newState(lockState, c.cl, f)
 		st.owner, st.open = owner, open
+		open.lockers = append(open.lockers, st)
 		res.StateID = st.id()
 	} else {
 		res.StateID = st.bump()

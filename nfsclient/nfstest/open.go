@@ -52,6 +52,8 @@ func (c *compound) checkOpen(a *nfs4.OpenArgs) nfs4.Status {
 		return nfs4.ErrNotSupp
 	case !c.cur.valid():
 		return nfs4.ErrNoFileHandle
+	case c.gone():
+		return nfs4.ErrExpired
 	}
 	if a.Claim == nfs4.ClaimPrevious {
 		switch {

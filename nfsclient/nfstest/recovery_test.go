@@ -205,3 +205,64 @@ func TestUnlinkedWhileOpen(t *testing.T) {
 	c.ok(putFH(fh), closeArgs(open.StateID))
 	c.fails(nfs4.ErrStale, putFH(fh))
 }
+
+// A restart in the middle of the grace period does not cost those their state that
+// have not come back yet.
+func TestRestartDuringGrace(t *testing.T) {
+	clk := newClock()
+	s := newServer(t, Options{Now: clk.Now, Delegations: DelegateNever})
+	a, b := newTester(t, s, "a"), newTester(t, s, "b")
+	fh, _ := a.opened(createArgs("o", "f", nfs4.ShareAccessBoth))
+	claim := openArgs("o", "", nfs4.ShareAccessBoth)
+	claim.Claim = nfs4.ClaimPrevious
+	for range 2 {
+		if err := s.Restart(RestartOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		a.reestablish()
+		a.ok(putFH(fh), claim)
+	}
+	b.reestablish()
+	b.fails(nfs4.ErrGrace, putRoot(), createArgs("o", "new", nfs4.ShareAccessBoth))
+	a.ok(&nfs4.ReclaimCompleteArgs{})
+	b.ok(putFH(fh), claim)
+	b.ok(&nfs4.ReclaimCompleteArgs{})
+	b.ok(putRoot(), createArgs("o", "new", nfs4.ShareAccessBoth))
+	// Without a grace period nothing can be reclaimed.
+	if err := s.Restart(RestartOptions{NoGrace: true}); err != nil {
+		t.Fatal(err)
+	}
+	a.reestablish()
+	a.fails(nfs4.ErrNoGrace, putFH(fh), claim)
+	if f := a.flags(); f != 0 {
+		t.Errorf("flags %#x", f)
+	}
+	// EndGrace is for those who do not want to wait.
+	a.ok(&nfs4.ReclaimCompleteArgs{})
+	if err := s.Restart(RestartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.reestablish()
+	b.ok(&nfs4.ReclaimCompleteArgs{})
+	b.fails(nfs4.ErrGrace, putRoot(), createArgs("o", "newer", nfs4.ShareAccessBoth))
+	s.EndGrace()
+	b.ok(putRoot(), createArgs("o", "newer", nfs4.ShareAccessBoth))
+}
+
+// A client that replaces itself from within its own session loses what it had,
+// and gets nothing new under the old name.
+func TestReplacedWhileServed(t *testing.T) {
+	s := newServer(t, Options{Delegations: DelegateNever})
+	a := newTester(t, s, "a")
+	a.opened(createArgs("o", "f", nfs4.ShareAccessBoth))
+	a.verf = nfs4.Verifier{1}
+	ex := a.bare(&nfs4.ExchangeIDArgs{Verf: a.verf, OwnerID: []byte("a")}).(*nfs4.ExchangeIDRes)
+	_, status := a.try(&nfs4.CreateSessionArgs{ClientID: ex.ClientID, SequenceID: ex.SequenceID, ForeChan: channel(), BackChan: channel()},
+		putRoot(), createArgs("o", "g", nfs4.ShareAccessBoth))
+	if status != nfs4.ErrExpired {
+		t.Errorf("%v", status)
+	}
+	if u := s.Usage(); u.Opens != 0 || u.Clients != 1 || u.Sessions != 1 {
+		t.Errorf("%v", u)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"hash/maphash"
+	"maps"
 	"sync"
 	"time"
 
@@ -170,13 +171,13 @@ func (s *Server) Start(o RestartOptions) error {
 			}
 		}
 		s.resetState()
-		if len(s.stable) > 0 && !o.NoGrace {
-			s.graceEnd = s.now().Add(s.opt.Grace)
-			for owner := range s.stable {
-				s.reclaim[owner] = struct{}{}
-			}
+		if o.NoGrace {
+			clear(s.stable)
 		}
-		s.stable = make(map[string]struct{})
+		if len(s.stable) > 0 {
+			s.graceEnd = s.now().Add(s.opt.Grace)
+			s.reclaim = maps.Clone(s.stable)
+		}
 		s.mu.Unlock()
 	}
 	s.setServing(true)
@@ -189,17 +190,25 @@ func (s *Server) inGrace() bool {
 		return false
 	}
 	if len(s.reclaim) == 0 || !s.now().Before(s.graceEnd) {
-		s.graceEnd = time.Time{}
-		clear(s.reclaim)
+		s.endGrace()
 		return false
 	}
 	return true
+}
+
+// endGrace ends the grace period. Clients that have not finished reclaiming by
+// now have lost what they had (RFC 8881 section 8.4.2.1). s.mu is held.
+func (s *Server) endGrace() {
+	s.graceEnd = time.Time{}
+	for owner := range s.reclaim {
+		delete(s.stable, owner)
+	}
+	clear(s.reclaim)
 }
 
 // EndGrace ends a grace period at once.
 func (s *Server) EndGrace() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.graceEnd = time.Time{}
-	clear(s.reclaim)
+	s.endGrace()
 }

@@ -199,7 +199,7 @@ func (s *Server) newSession(c *compound, cl *client, a *nfs4.CreateSessionArgs, 
 		return nfs4.ErrEncrAlgUnsupp
 	}
 	if !cl.confirmed {
-		if st := s.confirm(cl); st != nfs4.OK {
+		if st := s.confirm(c, cl); st != nfs4.OK {
 			return st
 		}
 	}

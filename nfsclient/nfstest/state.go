@@ -35,6 +35,7 @@ type state struct {
 	owner        string
 	access, deny uint32
 	opens        uint16
+	lockers      []*state // locks made with it
 
 	// Of locks: the open that they were made with. owner is the lock owner.
 	open *state
@@ -123,10 +124,8 @@ func (s *Server) detach(st *state) {
 	}
 	switch st.kind {
 	case openState:
-		for _, lock := range slices.Clone(f.locks) {
-			if lock.open == st {
-				s.detach(lock)
-			}
+		for _, lock := range st.lockers {
+			s.detach(lock)
 		}
 	case lockState:
 		if f.ranges.drop(st) {
@@ -138,12 +137,11 @@ func (s *Server) detach(st *state) {
 
 // dropState ends a state: its stateid is not known any more. s.mu is held.
 func (s *Server) dropState(st *state) {
-	if st.kind == openState {
-		for other := range st.client.states {
-			if other.open == st {
-				s.dropState(other)
-			}
-		}
+	for _, lock := range slices.Clone(st.lockers) {
+		s.dropState(lock)
+	}
+	if st.open != nil {
+		st.open.lockers = slices.DeleteFunc(st.open.lockers, func(l *state) bool { return l == st })
 	}
 	s.detach(st)
 	delete(s.states, st.other)
@@ -160,7 +158,7 @@ func (s *Server) dropState(st *state) {
 }
 
 // revoke takes a state from its client, which still gets to know why when it
-// uses the stateid. s.mu is held.
+// uses the stateid. Locks go with the open that they were made with. s.mu is held.
 func (s *Server) revoke(st *state, why nfs4.Status) {
 	if st.revoked != nfs4.OK {
 		return
@@ -175,7 +173,14 @@ func (s *Server) revoke(st *state, why nfs4.Status) {
 		st.client.delegRevoked++
 	}
 	s.detach(st)
+	for _, lock := range st.lockers {
+		s.revoke(lock, why)
+	}
 }
+
+// gone tells whether the client was forgotten while it was being served: it must
+// not get new state. s.mu is held.
+func (c *compound) gone() bool { return c.s.clients[c.cl.id] != c.cl }
 
 // bump notes a change of a state and returns its new stateid.
 func (st *state) bump() nfs4.StateID {
