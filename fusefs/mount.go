@@ -90,7 +90,15 @@ func mount(dir string, c backend, root nfs4.FH, attrs *nfs4.Attrs, o Options) (*
 		o.Log.WithError(err).Warn("the mount is not in the mount table")
 	}
 	go f.serve()
-	refusePoll(dir)
+	polled := make(chan struct{})
+	go func() {
+		defer close(polled)
+		refusePoll(dir)
+	}()
+	select {
+	case <-polled:
+	case <-time.After(pollPatience): // the server does not answer; the mount is there all the same
+	}
 	f.raiseReadAhead(transfer)
 	return f, nil
 }
@@ -159,6 +167,9 @@ func hungUp(fd int) bool {
 	return err == nil && n > 0 && p[0].Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0
 }
 
+// pollPatience is how long Mount waits for refusePoll.
+const pollPatience = 5 * time.Second
+
 // refusePoll makes the kernel ask, once, whether files can be polled, to be told
 // no. If it asked when a Go program first opens a file of the mount, it would do
 // so in a system call that the Go runtime thinks cannot block; a program that
@@ -211,7 +222,12 @@ var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n",
 type logWriter struct{ o Options }
 
 func (w logWriter) Write(p []byte) (int, error) {
-	w.o.Log.Warn(strings.TrimSpace(string(p)))
+	text := strings.TrimSpace(string(p))
+	if strings.Contains(text, "Write/Writev failed, err: 2=") {
+		w.o.Log.Debug(text) // whoever asked was killed meanwhile
+	} else {
+		w.o.Log.Warn(text)
+	}
 	return len(p), nil
 }
 
