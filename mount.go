@@ -120,7 +120,7 @@ func mountExport(ctx context.Context, source spec, dir string, s settings) (m *m
 		Log:        logrus.StandardLogger(),
 	})
 	if err != nil {
-		return m, fmt.Errorf("mounting on %s: %w", dir, err)
+		return m, err
 	}
 	logrus.Infof("%s is mounted on %s over %s", source, dir, m.road.describe())
 	return m, nil
