@@ -21,6 +21,10 @@ type ledger struct {
 	pieces []dirty // by offset; they do not overlap
 	size   int     // bytes of memory held
 	acked  uint64  // WRITEs added so far
+
+	// Memory used again, so that a WRITE allocates nothing.
+	spare      []*heldBuffer
+	keep, rest []dirty
 }
 
 // dirty is a range of the file and where its data is.
@@ -55,7 +59,7 @@ func (d dirty) sub(off, end int64) dirty {
 // that order.
 func (l *ledger) add(off int64, n int, buf *ulb.Buffer, order uint64, verf nfs4.Verifier, file *File) {
 	l.acked++
-	d := dirty{off: off, end: off + int64(n), buf: &heldBuffer{Buffer: buf}, order: order, acked: l.acked, verf: verf, file: file}
+	d := dirty{off: off, end: off + int64(n), buf: l.hold(buf), order: order, acked: l.acked, verf: verf, file: file}
 	l.size += len(buf.Data)
 	d.buf.refs++ // until all parts are in
 	for _, p := range l.cut(d) {
@@ -74,9 +78,9 @@ func (l *ledger) stable(off int64, n int, order uint64) {
 // cut makes room for d: it takes the range away from older pieces, and returns
 // what remains of d outside of newer ones. WRITEs that ran side by side may be
 // acknowledged in another order than they were issued.
-func (l *ledger) cut(d dirty) (rest []dirty) {
+func (l *ledger) cut(d dirty) []dirty {
 	i, _ := slices.BinarySearchFunc(l.pieces, d.off, func(p dirty, off int64) int { return cmp.Compare(p.end, off+1) })
-	var keep []dirty
+	keep, rest := l.keep[:0], l.rest[:0]
 	at := d.off // how far d has been dealt with
 	j := i
 	for ; j < len(l.pieces) && l.pieces[j].off < d.end; j++ {
@@ -103,8 +107,23 @@ func (l *ledger) cut(d dirty) (rest []dirty) {
 		rest = append(rest, d.sub(at, d.end))
 	}
 	l.pieces = slices.Replace(l.pieces, i, j, keep...)
+	l.keep, l.rest = keep, rest
 	return rest
 }
+
+// hold returns a heldBuffer for buf without references.
+func (l *ledger) hold(buf *ulb.Buffer) *heldBuffer {
+	if n := len(l.spare); n > 0 {
+		b := l.spare[n-1]
+		l.spare = l.spare[:n-1]
+		b.Buffer = buf
+		return b
+	}
+	return &heldBuffer{Buffer: buf}
+}
+
+// maxSpare bounds the spare memory of a ledger.
+const maxSpare = 4096
 
 func (l *ledger) insert(d dirty) {
 	i, _ := slices.BinarySearchFunc(l.pieces, d.off, func(p dirty, off int64) int { return cmp.Compare(p.off, off) })
@@ -116,6 +135,10 @@ func (l *ledger) unref(b *heldBuffer) {
 	if b.refs--; b.refs == 0 {
 		l.size -= len(b.Data)
 		b.Release()
+		b.Buffer = nil
+		if len(l.spare) < maxSpare {
+			l.spare = append(l.spare, b)
+		}
 	}
 }
 
