@@ -81,6 +81,13 @@ func (c *Config) receives() int { return c.Credits + c.BackCredits + slack }
 // and the RDMA operations that usually go with it.
 func (c *Config) sends() int { return 3*(c.Credits+c.BackCredits) + 2*maxBatch }
 
+// plainPrivateData is for a device that cannot take remote invalidation.
+func (c *Config) plainPrivateData() []byte {
+	p := c.privateData()
+	p.Invalidate = false
+	return p.AppendTo(nil)
+}
+
 func (c *Config) privateData() rpcrdma.PrivateData {
 	return rpcrdma.PrivateData{Invalidate: true, SendSize: c.InlineSize, RecvSize: c.InlineSize}
 }

@@ -17,10 +17,11 @@ func Dial(ctx context.Context, connector Connector, addr string, cfg Config) (*C
 	}
 	lost := func(err error) error { return &ulb.ConnError{Transport: "rdma", Peer: addr, Err: err} }
 	qp, err := connector.Connect(ctx, addr, Options{
-		PrivateData: cfg.privateData().AppendTo(nil),
-		IRD:         clientReads,
-		MaxReceives: cfg.receives(),
-		MaxSends:    cfg.sends(),
+		PrivateData:      cfg.privateData().AppendTo(nil),
+		PlainPrivateData: cfg.plainPrivateData(),
+		IRD:              clientReads,
+		MaxReceives:      cfg.receives(),
+		MaxSends:         cfg.sends(),
 	})
 	if err != nil {
 		return nil, lost(err)
@@ -45,10 +46,11 @@ func Accept(ctx context.Context, l Listener, cfg Config) (*Conn, error) {
 	}
 	var c *Conn
 	qp, err := l.Accept(ctx, Options{
-		PrivateData: cfg.privateData().AppendTo(nil),
-		ORD:         clientReads,
-		MaxReceives: cfg.receives(),
-		MaxSends:    cfg.sends(),
+		PrivateData:      cfg.privateData().AppendTo(nil),
+		PlainPrivateData: cfg.plainPrivateData(),
+		ORD:              clientReads,
+		MaxReceives:      cfg.receives(),
+		MaxSends:         cfg.sends(),
 		Prepare: func(qp QueuePair) (err error) {
 			if c != nil { // of a peer that went away again
 				c.abandon()

@@ -89,6 +89,9 @@ type Info struct {
 	// may be any memory, so that a Buffer made around bytes from elsewhere will
 	// do; otherwise it has to come from Memory.
 	AnyMemory bool
+	// NoInvalidate says that the device does not report which handle a Send with
+	// Invalidate of the peer has withdrawn: the peer must not use it.
+	NoInvalidate bool
 }
 
 // Handle names memory exposed to the peer (an STag, an rkey).
@@ -175,6 +178,9 @@ func (e *ProtocolError) Error() string {
 type Options struct {
 	// PrivateData is sent to the peer while connecting (RFC 8797).
 	PrivateData []byte
+	// PlainPrivateData is sent instead where Info.NoInvalidate is set, unless
+	// it is nil.
+	PlainPrivateData []byte
 	// IRD is the number of RDMA Reads that the peer may have outstanding; ORD
 	// is the number that this end wants to.
 	IRD, ORD int

@@ -16,7 +16,22 @@ type ConnectFunc func(t testing.TB, client, server rdma.Options) (rdma.QueuePair
 
 // TestQueuePair runs the cases that every provider of queue pairs has to pass.
 // Each case connects anew.
-func TestQueuePair(t *testing.T, connect ConnectFunc) {
+func TestQueuePair(t *testing.T, connect ConnectFunc) { TestDevice(t, connect, Device{}) }
+
+// Device says what cannot be asked of a provider because of the device under
+// it. Memory is safe in any case.
+type Device struct {
+	// QuietFaults: the end whose device finds a fault of the peer need not learn
+	// more than that the connection has ended.
+	QuietFaults bool
+	// Stuck names violations after which the device leaves both ends waiting,
+	// with the reason; they are skipped.
+	Stuck map[string]string
+}
+
+// TestDevice is TestQueuePair for a provider on such a device.
+func TestDevice(t *testing.T, connect ConnectFunc, d Device) {
+	device = d
 	for _, c := range []struct {
 		name string
 		run  func(t *testing.T, connect ConnectFunc)
@@ -45,6 +60,9 @@ func TestQueuePair(t *testing.T, connect ConnectFunc) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, connect) })
 	}
 }
+
+// device is what is being tested; cases run one after the other.
+var device Device
 
 // patience is how long the suite waits for a completion before it takes the
 // provider for stuck.
@@ -195,6 +213,21 @@ func (e *end) drain() ([]rdma.Completion, error) {
 		}
 		left = append(left, c)
 	}
+}
+
+// drainBoth drains both ends at the same time. It returns what was left at the
+// first one.
+func drainBoth(e, other *end) (left []rdma.Completion, err, otherErr error) {
+	e.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, otherErr = other.drain()
+	}()
+	defer func() { <-done }() // also if e has failed the test
+	left, err = e.drain()
+	<-done
+	return left, err, otherErr
 }
 
 // settle sends a message to the other end and waits until it is there: all that

@@ -154,7 +154,7 @@ func connect(ctx context.Context, ap netip.AddrPort, o rdma.Options) (_ *QP, err
 		}
 	}
 	l := &q.dev.lim
-	data, n, err := privateData(o.PrivateData)
+	data, n, err := q.privateData(&o)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,12 @@ func connect(ctx context.Context, ap netip.AddrPort, o rdma.Options) (_ *QP, err
 // depth is a number of RDMA Reads that device and connection manager can do.
 func depth(want, device int) int { return max(0, min(want, device, 255)) }
 
-func privateData(data []byte) (unsafe.Pointer, C.uint8_t, error) {
+// privateData returns what the peer is to be sent, and its length.
+func (q *QP) privateData(o *rdma.Options) (unsafe.Pointer, C.uint8_t, error) {
+	data := o.PrivateData
+	if q.info.NoInvalidate && o.PlainPrivateData != nil {
+		data = o.PlainPrivateData
+	}
 	if len(data) > 255 {
 		return nil, 0, fmt.Errorf("%d bytes of private data", len(data))
 	}

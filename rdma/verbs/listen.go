@@ -165,7 +165,7 @@ func (l *Listener) respond(ctx context.Context, r *request, o rdma.Options) (_ *
 			return nil, err
 		}
 	}
-	data, n, err := privateData(o.PrivateData)
+	data, n, err := q.privateData(&o)
 	if err != nil {
 		return nil, err
 	}

@@ -127,7 +127,9 @@ func newQP(id *C.struct_vb_cm_id, ch *channel, o rdma.Options) (_ *QP, err error
 	}
 	q.info = rdma.Info{
 		Provider: "verbs", Device: l.name,
-		MaxSegment: int(min(l.mrSize, maxSegment)), MaxGather: min(l.gather, maxGather), MaxSends: o.MaxSends,
+		// Which registrations a peer may withdraw differs from device to device.
+		NoInvalidate: l.windows == 0,
+		MaxSegment:   int(min(l.mrSize, maxSegment)), MaxGather: min(l.gather, maxGather), MaxSends: o.MaxSends,
 	}
 	q.rq.ring = make([]*ulb.Buffer, max(1, q.maxRecvs))
 	if q.scratch.Data, q.scratch.Region, err = shared.Alloc(ulb.PageSize); err != nil {
