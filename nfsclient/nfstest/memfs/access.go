@@ -77,25 +77,6 @@ func (dir *Inode) mayDelete(c Cred, n *Inode) error {
 	return nil
 }
 
-// MayDelete tells whether c may remove the entry that leads to n from dir.
-func (dir *Inode) MayDelete(c Cred, n *Inode) error {
-	dir.fs.mu.RLock()
-	defer dir.fs.mu.RUnlock()
-	dir.mu.RLock()
-	mode, uid, gid := dir.mode, dir.uid, dir.gid
-	dir.mu.RUnlock()
-	n.mu.RLock()
-	owner := n.uid
-	n.mu.RUnlock()
-	if c.permits(Directory, mode, uid, gid, MayWrite|MayExec) != MayWrite|MayExec {
-		return syscall.EACCES
-	}
-	if mode&sticky != 0 && !c.isRoot() && c.UID != uid && c.UID != owner {
-		return syscall.EPERM
-	}
-	return nil
-}
-
 // killPriv drops the bits that make a program run as somebody else, as a change
 // of the program by c demands. n.mu or fs.mu is held exclusively.
 func (n *Inode) killPriv(c Cred) {

@@ -204,14 +204,6 @@ func (n *Inode) commit() {
 	n.fs.dirtyMu.Unlock()
 }
 
-// Dirty tells whether n has data that is not stable.
-func (fs *FS) Dirty(n *Inode) bool {
-	fs.dirtyMu.Lock()
-	defer fs.dirtyMu.Unlock()
-	_, dirty := fs.dirty[n]
-	return dirty
-}
-
 // DropUncommitted puts every file back to what was stable of it, and returns
 // the number of files that had more.
 func (fs *FS) DropUncommitted() int {
