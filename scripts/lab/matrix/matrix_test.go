@@ -169,7 +169,6 @@ var (
 // itself: the request is right, and knfsd carries it out.
 var ganeshaFaults = map[string]string{
 	"SymbolicLinks": "Ganesha answers SETATTR of a symbolic link's times with success and leaves them",
-	"SetuidBits":    "Ganesha truncates with its own privileges, so the set-user-ID bit stays",
 }
 
 // TestMatrix runs the conformance cases through the program over every road
