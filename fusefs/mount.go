@@ -80,7 +80,7 @@ func mount(dir string, c backend, root nfs4.FH, attrs *nfs4.Attrs, o Options) (*
 		// by setting the mode. knfsd and Ganesha do so for a WRITE and not for
 		// a change of the size.
 		ExtraCapabilities: fuse.CAP_ASYNC_DIO | fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_READDIRPLUS_AUTO,
-		Logger: log.New(logWriter{o}, "", 0),
+		Logger:            log.New(logWriter{o}, "", 0),
 	})
 	if err != nil {
 		unix.Close(probe)
