@@ -60,6 +60,11 @@ type callback struct {
 	slot int
 }
 
+// maxCallbackReply is more than the reply to any callback is long, bytes, and
+// fits into an inline message of RPC-over-RDMA whatever the threshold: there is no
+// other way back (RFC 8167 section 5.3).
+const maxCallbackReply = 900
+
 var lastXID atomic.Uint32
 
 // call sends a callback, now or when there is a path to the client. s.mu is held.
@@ -143,7 +148,7 @@ func (s *Server) send(cb *callback, p *peer) {
 			&nfs4.CBSequenceArgs{SessionID: sess.id, SequenceID: seq, SlotID: uint32(slot),
 				HighestSlotID: uint32(slot), Referring: cb.refer}, cb.op}}
 		ctx, cancel := context.WithTimeout(p.ctx, callbackTimeout)
-		res, err = p.callback(ctx, cred, prog, int(sess.back.MaxResponseSize), &args)
+		res, err = p.callback(ctx, cred, prog, min(int(sess.back.MaxResponseSize), maxCallbackReply), &args)
 		cancel()
 	}
 	s.logCallback(p, cb, seq, &res, err)

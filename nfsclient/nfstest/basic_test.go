@@ -293,3 +293,30 @@ func TestReadDirLimits(t *testing.T) {
 		}
 	}
 }
+
+// A COMPOUND that is cut off is answered as far as it goes.
+func TestCutOffCompound(t *testing.T) {
+	s := newServer(t, Options{})
+	c := newTester(t, s, "cut")
+	whole := c.encode(c.sequence(0), putRoot(), getFH()).Stream
+	for cut := 4; cut < 120; cut += 4 {
+		msg := xdr.Message{Stream: whole[:len(whole)-cut]}
+		var d xdr.Decoder
+		d.Reset(msg)
+		var h rpc.CallHeader
+		h.Decode(&d)
+		if d.Err() != nil {
+			break // nobody to answer to
+		}
+		res, err := c.roundTrip(msg)
+		switch {
+		case errors.Is(err, rpc.GarbageArgs):
+		case err != nil:
+			t.Fatalf("%d bytes less: %v", cut, err)
+		case res.Status == nfs4.OK || len(res.Ops) == 0:
+			t.Fatalf("%d bytes less: %v with %d results", cut, res.Status, len(res.Ops))
+		case res.Ops[0].Result() == nfs4.OK:
+			whole = c.encode(c.sequence(0), putRoot(), getFH()).Stream
+		}
+	}
+}

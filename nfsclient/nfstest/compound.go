@@ -51,11 +51,16 @@ type compound struct {
 
 func (c *compound) serve(respond func(xdr.Message) error) {
 	c.args.Decode(&c.m.dec)
-	if c.m.dec.Err() != nil && len(c.args.Ops) == 0 && c.args.Count == 0 {
+	if c.m.dec.Err() != nil && len(c.args.Ops) == 0 {
 		reply := rpc.ReplyHeader{XID: c.xid, Status: rpc.Error{Stat: rpc.GarbageArgs}}
 		reply.Encode(&c.m.enc)
 		_ = respond(c.m.enc.Message())
 		return
+	}
+	if c.m.dec.Err() != nil {
+		if _, ok := c.args.Ops[len(c.args.Ops)-1].(*nfs4.IllegalArgs); !ok { // cut off between two operations
+			c.args.Ops = append(c.args.Ops, &nfs4.IllegalArgs{Number: nfs4.OpIllegal, Status: nfs4.ErrBadXDR})
+		}
 	}
 	c.m.data = c.m.data[:0]
 	c.minor, c.now = c.args.Minor, c.s.now()

@@ -359,3 +359,20 @@ func TestRecallAny(t *testing.T) {
 		t.Errorf("%+v", cb[2])
 	}
 }
+
+// Callbacks reach the client over every transport, with calls in both directions
+// on one connection.
+func TestRecallOverEveryRoad(t *testing.T) {
+	for _, road := range []string{"local", "tcp", "rdma"} {
+		t.Run(road, func(t *testing.T) {
+			s := newServer(t, Options{})
+			via := dialers(t, s)[road]
+			a, b := newTesterVia(t, s, "a", via), newTesterVia(t, s, "b", via)
+			fh, open := a.opened(createArgs("o", "f", nfs4.ShareAccessRead))
+			b.fails(nfs4.ErrDelay, putRoot(), openArgs("o", "f", nfs4.ShareAccessWrite))
+			a.waitCB(1)
+			a.ok(putFH(fh), &nfs4.DelegReturnArgs{StateID: open.Delegation.StateID})
+			b.ok(putRoot(), openArgs("o", "f", nfs4.ShareAccessWrite))
+		})
+	}
+}

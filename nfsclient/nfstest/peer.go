@@ -21,6 +21,7 @@ type Conn interface {
 type peer struct {
 	s    *Server
 	name string // for events
+	deaf bool   // it has no connection to call back on
 
 	ctx    context.Context // done when the connection is cut or has ended
 	cancel context.CancelFunc
@@ -108,8 +109,10 @@ func (s *Server) ServeConn(name string, accept func(ctx context.Context, h ulb.H
 // Handler returns the server without a connection: calls can be given to it, and
 // it cannot call back. A client that uses it has no back channel.
 func (s *Server) Handler() ulb.Handler {
-	p, err := s.newPeer("handler")
-	if err != nil {
+	p := s.makePeer("handler")
+	p.deaf = true
+	if p.register() != nil {
+		p.cancel()
 		return func(context.Context, *ulb.Request, func(xdr.Message) error) {}
 	}
 	return p.handle

@@ -189,7 +189,7 @@ func (s *Server) newSession(c *compound, cl *client, a *nfs4.CreateSessionArgs, 
 	case a.ForeChan.MaxRequests == 0 || a.ForeChan.MaxOperations == 0:
 		return nfs4.ErrInval
 	}
-	back := a.Flags&nfs4.CreateSessionConnBackChan != 0
+	back := a.Flags&nfs4.CreateSessionConnBackChan != 0 && !c.p.deaf
 	if back && (a.BackChan.MaxRequestSize < minCallback || a.BackChan.MaxResponseSize < minCallback/2 ||
 		a.BackChan.MaxOperations < 2 || a.BackChan.MaxRequests == 0) {
 		return nfs4.ErrTooSmall
@@ -292,7 +292,7 @@ func (c *compound) bindConn(a *nfs4.BindConnToSessionArgs) nfs4.Res {
 	default:
 		return fail(nfs4.OpBindConnToSession, nfs4.ErrInval)
 	}
-	if res.Dir&nfs4.ConnBack != 0 && sess.cb.size() == 0 { // a session without callbacks
+	if res.Dir&nfs4.ConnBack != 0 && (sess.cb.size() == 0 || c.p.deaf) { // a session without callbacks
 		if a.Dir != nfs4.ConnBoth {
 			return fail(nfs4.OpBindConnToSession, nfs4.ErrInval)
 		}
