@@ -75,7 +75,11 @@ func (c *Client) SetAttr(ctx context.Context, cred Cred, fh FH, f *File, set *nf
 		if err != nil {
 			return nil, opError(nfs4.OpSetAttr, err)
 		}
+		mark := c.state.acks.Load()
 		attrs, err := c.setAttr(ctx, cr, fh, sid, set)
+		if err == nil && set.Has(nfs4.AttrSize) {
+			c.truncated(fh, set.Size, mark)
+		}
 		status, _ := statusOf(err)
 		switch {
 		case err == nil, !stateTrouble(status), try == maxStateTries:

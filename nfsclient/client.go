@@ -210,8 +210,13 @@ func newVerifier() nfs4.Verifier {
 	return v
 }
 
-// Limits returns what is in force.
-func (c *Client) Limits() Limits { return c.limits }
+// Limits returns what is in force. The transfer sizes can become smaller when
+// the server has restarted.
+func (c *Client) Limits() Limits {
+	l := c.limits
+	l.RSize, l.WSize = c.rsize(), c.wsize()
+	return l
+}
 
 // Root returns the root of the server's name space (the pseudo root) and the
 // attributes it had when the client was made.

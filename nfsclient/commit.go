@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"nfsrdma-fuse/ulb"
 	"nfsrdma-fuse/xdr/nfs4"
@@ -23,6 +24,29 @@ func (c *Client) written(f *File, off int64, buf *ulb.Buffer, order uint64, res 
 	}
 	c.state.pages.set(n, w.ledger.size)
 	w.mu.Unlock()
+}
+
+// truncated notes that an operation which was sent at mark has cut a file to
+// size.
+func (c *Client) truncated(fh FH, size uint64, mark uint64) {
+	s := &c.state
+	s.mu.Lock()
+	n := s.nodes[string(fh)]
+	if n != nil {
+		n.refs++
+	}
+	s.mu.Unlock()
+	if n == nil {
+		return
+	}
+	w := &n.writes
+	w.mu.Lock()
+	w.ledger.truncate(int64(min(size, math.MaxInt64)), mark)
+	s.pages.set(n, w.ledger.size)
+	w.mu.Unlock()
+	s.mu.Lock()
+	s.unref(n)
+	s.mu.Unlock()
 }
 
 // makeRoom waits until n more bytes of uncommitted data may be held, by

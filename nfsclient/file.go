@@ -8,6 +8,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"nfsrdma-fuse/ulb"
@@ -210,6 +211,9 @@ func parallel(n int, f func(i int)) {
 // again. data may be used again when Write has returned. If the error is not
 // nil, the first n bytes were written.
 func (f *File) Write(ctx context.Context, off int64, data []byte) (n int, err error) {
+	if f.access&nfs4.ShareAccessWrite == 0 {
+		return 0, opError(nfs4.OpWrite, syscall.EBADF)
+	}
 	if off < 0 || off > math.MaxInt64-int64(len(data)) {
 		return 0, opError(nfs4.OpWrite, nfs4.ErrFBig)
 	}

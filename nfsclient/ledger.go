@@ -3,6 +3,7 @@ package nfsclient
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 
 	"nfsrdma-fuse/ulb"
 	"nfsrdma-fuse/xdr/nfs4"
@@ -20,7 +21,9 @@ import (
 type ledger struct {
 	pieces []dirty // by offset; they do not overlap
 	size   int     // bytes of memory held
-	acked  uint64  // WRITEs added so far
+	// clock counts the WRITEs acknowledged, of all files: it tells what came
+	// before a COMMIT or a truncation was sent.
+	clock *atomic.Uint64
 
 	// Memory used again, so that a WRITE allocates nothing.
 	spare      []*heldBuffer
@@ -58,8 +61,7 @@ func (d dirty) sub(off, end int64) dirty {
 // add takes over buf, whose first n bytes were written at off by the WRITE with
 // that order.
 func (l *ledger) add(off int64, n int, buf *ulb.Buffer, order uint64, verf nfs4.Verifier, file *File) {
-	l.acked++
-	d := dirty{off: off, end: off + int64(n), buf: l.hold(buf), order: order, acked: l.acked, verf: verf, file: file}
+	d := dirty{off: off, end: off + int64(n), buf: l.hold(buf), order: order, acked: l.clock.Add(1), verf: verf, file: file}
 	l.size += len(buf.Data)
 	d.buf.refs++ // until all parts are in
 	for _, p := range l.cut(d) {
@@ -71,7 +73,6 @@ func (l *ledger) add(off int64, n int, buf *ulb.Buffer, order uint64, verf nfs4.
 // stable notes that a WRITE of n bytes at off went to stable storage at once: what
 // older WRITEs left there is not needed any more.
 func (l *ledger) stable(off int64, n int, order uint64) {
-	l.acked++
 	l.cut(dirty{off: off, end: off + int64(n), order: order})
 }
 
@@ -144,7 +145,7 @@ func (l *ledger) unref(b *heldBuffer) {
 
 // mark returns a mark for what has been acknowledged up to now: only that is
 // covered by a COMMIT that is sent afterwards.
-func (l *ledger) mark() uint64 { return l.acked }
+func (l *ledger) mark() uint64 { return l.clock.Load() }
 
 // empty tells whether there is nothing to commit.
 func (l *ledger) empty() bool { return len(l.pieces) == 0 }
@@ -172,6 +173,18 @@ func (l *ledger) next(off int64, mark uint64, verf nfs4.Verifier) (dirty, bool) 
 		}
 	}
 	return dirty{}, false
+}
+
+// truncate drops what had been acknowledged at mark and lies behind size: the
+// file was cut there by an operation that was sent then, and must not grow again
+// when lost data is written again.
+func (l *ledger) truncate(size int64, mark uint64) {
+	for i := range l.pieces {
+		if p := &l.pieces[i]; p.acked <= mark && p.off < size && p.end > size {
+			p.end = size
+		}
+	}
+	l.forget(func(p *dirty) bool { return p.acked <= mark && p.off >= size })
 }
 
 // pin keeps the data of a piece from being released; unpin ends that.

@@ -2,6 +2,7 @@ package nfsclient
 
 import (
 	"bytes"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -29,7 +30,7 @@ func TestLedgerAgainstDisk(t *testing.T) {
 	pool := ulb.NewPool(ulb.HeapMemory{}, 64<<20)
 	defer pool.Close()
 	rapid.Check(t, func(t *rapid.T) {
-		var l ledger
+		l := ledger{clock: new(atomic.Uint64)}
 		var d disk
 		var want [64]byte
 		var order uint64
@@ -60,6 +61,14 @@ func TestLedgerAgainstDisk(t *testing.T) {
 				} else {
 					l.add(int64(off), n, b, order, d.verf, nil)
 				}
+			},
+			"truncate": func(t *rapid.T) { // SETATTR goes to stable storage at once
+				mark := l.mark()
+				size := rapid.IntRange(0, 63).Draw(t, "size")
+				clear(want[size:])
+				clear(d.cache[size:])
+				clear(d.stable[size:])
+				l.truncate(int64(size), mark)
 			},
 			"restart": func(*rapid.T) { d.restart() },
 			"sync": func(t *rapid.T) {
@@ -133,7 +142,7 @@ func TestLedgerCommitCoversOnlyWhatWasAcknowledged(t *testing.T) {
 		}
 		return b
 	}
-	var l ledger
+	l := ledger{clock: new(atomic.Uint64)}
 	var verf nfs4.Verifier
 	l.add(0, 10, get(), 2, verf, nil)
 	mark := l.mark()

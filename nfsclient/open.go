@@ -38,6 +38,7 @@ func (c *Client) Open(ctx context.Context, cred Cred, q OpenRequest) (*File, FH,
 	if access == 0 || q.FH != nil && q.Create || q.Truncate && !q.Write {
 		return nil, nil, nil, opError(nfs4.OpOpen, nfs4.ErrInval)
 	}
+	mark := c.state.acks.Load()
 	f, attrs, err := c.sendOpen(ctx, c.creds.get(cred), &q, access)
 	if err != nil {
 		return nil, nil, nil, err
@@ -45,8 +46,11 @@ func (c *Client) Open(ctx context.Context, cred Cred, q OpenRequest) (*File, FH,
 	if attrs == nil {
 		attrs, err = c.GetAttr(ctx, cred, f.FH())
 	}
-	if err == nil && q.Truncate && attrs.Size != 0 {
-		// Not needed if the server has truncated it while opening.
+	switch {
+	case err != nil || !q.Truncate:
+	case attrs.Size == 0: // the server has truncated it while opening
+		c.truncated(f.FH(), 0, mark)
+	default:
 		attrs, err = c.SetAttr(ctx, cred, f.FH(), f, &nfs4.Attrs{Mask: nfs4.MakeBitmap(nfs4.AttrSize)})
 	}
 	if err != nil {

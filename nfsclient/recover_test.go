@@ -137,6 +137,63 @@ func TestServerRestart(t *testing.T) {
 	}
 }
 
+// What was cut off does not come back when lost data is written again.
+func TestTruncateAndRestart(t *testing.T) {
+	cut := map[string]func(t *testing.T, c *Client, f *File){
+		"setattr": func(t *testing.T, c *Client, f *File) {
+			set := &nfs4.Attrs{Mask: nfs4.MakeBitmap(nfs4.AttrSize), Size: 10}
+			if _, err := c.SetAttr(t.Context(), root, f.FH(), f, set); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"open": func(t *testing.T, c *Client, f *File) {
+			dir, _ := c.Root()
+			g, _, attrs, err := c.Open(t.Context(), root, OpenRequest{Dir: dir, Name: "f", Write: true, Create: true, Truncate: true})
+			if err != nil || attrs.Size != 0 {
+				t.Fatal(err)
+			}
+			write(t, g, 0, pattern(1, 10))
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+		"open by handle": func(t *testing.T, c *Client, f *File) {
+			g, _, attrs, err := c.Open(t.Context(), root, OpenRequest{FH: f.FH(), Write: true, Truncate: true})
+			if err != nil || attrs.Size != 0 {
+				t.Fatal(err)
+			}
+			write(t, f, 0, pattern(1, 10))
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+	for name, cut := range cut {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(t, nfstest.Options{Lease: 20 * time.Second})
+				c := g.client()
+				f := create(t, c, "f")
+				write(t, f, 0, pattern(1, 100_000))
+				cut(t, c, f)
+				if err := g.srv.Restart(nfstest.RestartOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				if err := f.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				expect(t, f, 0, pattern(1, 10))
+				if a, err := c.GetAttr(t.Context(), root, f.FH()); err != nil || a.Size != 10 {
+					t.Errorf("size %d, %v", a.Size, err)
+				}
+				if err := f.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // A request that must not be done twice, and whose session is gone with the
 // outcome: it fails, while one that can be repeated is.
 func TestUnknownOutcome(t *testing.T) {

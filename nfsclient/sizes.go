@@ -93,7 +93,7 @@ func (c *Client) readRoot(ctx context.Context) error {
 		c.lease.period = time.Duration(a.LeaseTime) * time.Second
 		// A connection that has gone dead has to be noticed while the lease
 		// can still be renewed on another one.
-		c.health.timeout = min(c.opt.Timeout, max(c.lease.period/2, minTimeout))
+		c.health.timeout = min(c.opt.Timeout, max(c.lease.period*3/4, minTimeout))
 	}
 	c.maxRead, c.maxWrite = clampSize(a.MaxRead), clampSize(a.MaxWrite)
 	c.setSizes(c.sess, c.tr.Limits())
@@ -115,8 +115,9 @@ func (c *Client) readRoot(ctx context.Context) error {
 	return nil
 }
 
-// minTimeout is the shortest silence after which a connection is given up.
-const minTimeout = 5 * time.Second
+// minTimeout is the shortest silence after which a connection is given up: a
+// server may have all its threads busy with slow disks for a while.
+const minTimeout = 10 * time.Second
 
 // clampSize makes an int of a size that a server has named; zero means that it
 // has named none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"nfsrdma-fuse/xdr/nfs4"
@@ -24,6 +25,7 @@ type state struct {
 	lost    int64 // bytes of files given up when the client was closed
 
 	pages uncommitted
+	acks  atomic.Uint64 // WRITEs acknowledged
 }
 
 func (s *state) init() {
@@ -66,7 +68,7 @@ func (s *state) node(fh FH) *node {
 	n := s.nodes[string(fh)]
 	if n == nil {
 		n = &node{fh: fh.Clone(), shares: make(map[string]*openShare)}
-		n.writes.init()
+		n.writes.init(&s.acks)
 		s.nodes[string(n.fh)] = n
 	}
 	n.refs++

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // writes keeps the order among the WRITEs to one file, and what they leave
@@ -33,7 +34,10 @@ type span struct {
 	abandoned bool
 }
 
-func (w *writes) init() { w.changed = make(chan struct{}) }
+func (w *writes) init(clock *atomic.Uint64) {
+	w.changed = make(chan struct{})
+	w.ledger.clock = clock
+}
 
 // begin waits until a WRITE of n bytes at off may go out, and returns its
 // place in the order.
