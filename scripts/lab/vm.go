@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -183,6 +184,8 @@ func buildImage(ctx context.Context, log io.Writer) (string, error) {
 	last := &tail{max: 1 << 10}
 	cmd := exec.CommandContext(ctx, filepath.Join(src, "image"))
 	cmd.Stderr = io.MultiWriter(log, last)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it cleans up
+	cmd.WaitDelay = 30 * time.Second
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("building the machine's image: %w: %s", err, bytes.TrimSpace(last.Bytes()))
