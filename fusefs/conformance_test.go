@@ -7,8 +7,8 @@ import (
 	"nfsrdma-fuse/fusefs/conformance"
 )
 
-// small is the scale for roads that only show that nothing is special about
-// them.
+// small is the scale for tests that run often; the lab runs the cases at full
+// size.
 var small = conformance.Options{DirEntries: 400, Duration: 500 * time.Millisecond, TreeFiles: 40, BigFile: 8 << 20}
 
 // TestConformanceLocal runs the conformance cases on a mount of a backend

@@ -26,7 +26,8 @@ const (
 	// hand.
 	firstPage = 32 << 10
 	// pageLife is for how long entries may be given to the kernel with the
-	// attributes that came with them.
+	// attributes that came with them. The kernel keeps those for
+	// Options.AttrTimeout.
 	pageLife = time.Second
 )
 
@@ -160,7 +161,7 @@ func (h *dirHandle) find(off uint64) (rest []dirEntry, ok bool) {
 // names come and go by our own requests, and what the kernel is told of them it
 // takes for true from now on.
 func (b *bridge) stale(h *dirHandle) bool {
-	return time.Since(h.fetched) > min(pageLife, b.o.AttrTimeout) || h.node.modified.Load() > h.seq
+	return time.Since(h.fetched) > pageLife || h.node.modified.Load() > h.seq
 }
 
 // add puts an entry into the answer, with its attributes if they may be used.
