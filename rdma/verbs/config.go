@@ -8,12 +8,3 @@ type Config struct {
 	// seconds.
 	Timeout time.Duration
 }
-
-const defaultTimeout = 10 * time.Second
-
-func (c Config) timeout() time.Duration {
-	if c.Timeout <= 0 {
-		return defaultTimeout
-	}
-	return c.Timeout
-}

@@ -78,24 +78,6 @@ func (e *WorkError) Error() string {
 // Unwrap returns the Status.
 func (e *WorkError) Unwrap() error { return e.Status }
 
-func opName(op rdma.Op) string {
-	switch op {
-	case rdma.OpSend:
-		return "Send"
-	case rdma.OpSendInvalidate:
-		return "Send with Invalidate"
-	case rdma.OpWrite:
-		return "RDMA Write"
-	case rdma.OpRead:
-		return "RDMA Read"
-	case rdma.OpInvalidate:
-		return "local invalidation"
-	case rdma.OpReceive:
-		return "Receive"
-	}
-	return "memory window binding"
-}
-
 // ErrQueueFull says that a batch of work or receive buffers exceeds what the
 // queue pair was made for. Nothing of it was taken.
 var ErrQueueFull = errors.New("verbs: more work requests or receive buffers than the queue pair was made for")

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Available returns why RDMA devices cannot be used, or nil if they can. It
@@ -35,4 +36,13 @@ func errno(r C.int) error {
 		return nil
 	}
 	return syscall.Errno(r)
+}
+
+const defaultTimeout = 10 * time.Second
+
+func (c Config) timeout() time.Duration {
+	if c.Timeout <= 0 {
+		return defaultTimeout
+	}
+	return c.Timeout
 }

@@ -253,3 +253,22 @@ func accessFlags(a rdma.Access) C.int {
 	}
 	return C.VB_ACCESS_REMOTE_WRITE
 }
+
+// opName is the name of a kind of work request in errors.
+func opName(op rdma.Op) string {
+	switch op {
+	case rdma.OpSend:
+		return "Send"
+	case rdma.OpSendInvalidate:
+		return "Send with Invalidate"
+	case rdma.OpWrite:
+		return "RDMA Write"
+	case rdma.OpRead:
+		return "RDMA Read"
+	case rdma.OpInvalidate:
+		return "local invalidation"
+	case rdma.OpReceive:
+		return "Receive"
+	}
+	return "memory window binding"
+}
