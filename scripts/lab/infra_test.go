@@ -54,7 +54,7 @@ func TestInfrastructure(t *testing.T) {
 	}
 	run := func(t *testing.T, script string) string {
 		t.Helper()
-		out, err := vm.Exec(within(t, time.Minute), script)
+		out, err := vm.Exec(within(t, 5*time.Minute), script)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestInfrastructure(t *testing.T) {
 
 	t.Run("idle", func(t *testing.T) {
 		// The records of probeTCP were never confirmed and stay until their lease has run out.
-		if err := vm.WaitIdle(within(t, time.Minute)); err != nil {
+		if err := vm.WaitIdle(within(t, 2*time.Minute)); err != nil {
 			t.Error(err)
 		}
 	})
