@@ -290,6 +290,33 @@ func realServer(t *testing.T, spec string) {
 		wg.Wait()
 	})
 
+	t.Run("openclose", func(t *testing.T) {
+		// Opens and closes of the same files overtake each other. If one were
+		// forgotten, the server would not let go of the client id in the end.
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				for j := range 40 {
+					q := OpenRequest{Dir: dir, Name: fmt.Sprint("o", (i+j)%3), Create: true, Attrs: mode}
+					q.Read, q.Write = j%3 != 0, j%3 != 1
+					f, _, _, err := c.Open(ctx, root, q)
+					if err != nil {
+						t.Errorf("open: %v", err)
+						return
+					}
+					if err := f.Close(ctx); err != nil {
+						t.Errorf("close: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if n := c.Stats().OpenFiles; n != 0 {
+			t.Errorf("%d files open", n)
+		}
+		remove("o0", "o1", "o2")
+	})
+
 	t.Run("cut", func(t *testing.T) {
 		f := open(c, "c", true)
 		for j := range 10 {
