@@ -11,7 +11,7 @@ PREFIX   ?= /usr/local
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  := -X main.version=$(VERSION)
 
-.PHONY: build demo test race fuzz lint lab bench install uninstall clean
+.PHONY: build demo test race fuzz lint lab lab-verbs bench install uninstall clean
 
 build:
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/nfsrdma-fuse .
@@ -43,6 +43,12 @@ lab:
 	@scripts/leakcheck env NFSRDMA_LAB_TABLE=$(CURDIR)/out/lab.txt \
 		$(GO) test -tags lab -count 1 -p 1 -timeout 40m $(TESTFLAGS) ./scripts/lab/...; \
 		status=$$?; [ ! -r out/lab.txt ] || cat out/lab.txt; exit $$status
+
+# The verbs transport over rxe and siw inside the virtual machine: some ten
+# minutes on top of the lab.
+lab-verbs:
+	@scripts/setup lab
+	scripts/leakcheck $(GO) test -tags lab,verbs -count 1 -timeout 40m -run TestVerbs $(TESTFLAGS) ./scripts/lab
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem $(TESTFLAGS) ./...

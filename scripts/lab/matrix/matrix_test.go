@@ -156,11 +156,11 @@ func (tb *table) publish(t *testing.T) {
 	}
 }
 
-// small are the cases at a size that an emulated processor does in a minute
-// or two; large is the size of the scenarios that only one road runs.
+// Sizes. Small ones are what an emulated processor does within minutes on
+// every road; large ones are the scenarios that one road runs.
 var (
-	small = conformance.Options{DirEntries: 1000, BigFile: 16 << 20, TreeFiles: 40, Duration: time.Second}
-	large = conformance.Options{DirEntries: 100_000, BigFile: 1 << 30, TreeFiles: 2000, Duration: time.Minute}
+	small = conformance.Options{DirEntries: 250, BigFile: 16 << 20, TreeFiles: 30, Duration: time.Second}
+	large = conformance.Options{DirEntries: 10_000, BigFile: 1 << 30, TreeFiles: 1000, Duration: time.Minute}
 	// scenarios are the cases that run large.
 	scenarios = []string{"ToolCopyTree", "ToolGit", "ConcurrentProcesses", "BigFile"}
 )
