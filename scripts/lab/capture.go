@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -41,11 +40,12 @@ type CaptureOptions struct {
 // everything sent before has arrived, the Capture sends itself a datagram with
 // random content and waits for it to come by.
 type Capture struct {
-	dir, path string
-	dumpcap   *process
-	stderr    *tail
-	marker    *marker
-	copied    chan error // gets the result of copy
+	dir     *tempDir
+	path    string
+	dumpcap *process
+	stderr  *tail
+	marker  *marker
+	copied  chan error // gets the result of copy
 
 	once    sync.Once
 	stopErr error
@@ -75,11 +75,11 @@ func StartCapture(ctx context.Context, o CaptureOptions) (_ *Capture, err error)
 	if len(filter) == 0 {
 		return nil, errors.New("nothing to capture")
 	}
-	dir, err := os.MkdirTemp(tempDir(o.Dir), "nfsrdma-lab-capture-")
+	dir, err := newTempDir(o.Dir, "capture")
 	if err != nil {
 		return nil, err
 	}
-	c := &Capture{dir: dir, path: filepath.Join(dir, "capture.pcapng"), stderr: &tail{max: 4 << 10}, copied: make(chan error, 1)}
+	c := &Capture{dir: dir, path: dir.file("capture.pcapng"), stderr: &tail{max: 4 << 10}, copied: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			c.Close()
@@ -238,7 +238,7 @@ func (c *Capture) Close() error {
 	if c.marker != nil {
 		c.marker.close()
 	}
-	return os.RemoveAll(c.dir)
+	return c.dir.remove()
 }
 
 // marker is a datagram that tells when it comes by in the capture.

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,7 +31,7 @@ type GaneshaOptions struct {
 // another one as "/tmp". It needs root, and no portmapper.
 type Ganesha struct {
 	opts GaneshaOptions
-	dir  string
+	dir  *tempDir
 	addr string
 
 	mu     sync.Mutex // orders Stop, Start and Close
@@ -51,7 +50,7 @@ func StartGanesha(ctx context.Context, o GaneshaOptions) (_ *Ganesha, err error)
 	if os.Geteuid() != 0 {
 		return nil, errors.New("ganesha.nfsd needs root: it opens files by handle")
 	}
-	dir, err := os.MkdirTemp(tempDir(o.Dir), "nfsrdma-lab-ganesha-")
+	dir, err := newTempDir(o.Dir, "ganesha")
 	if err != nil {
 		return nil, err
 	}
@@ -84,12 +83,12 @@ func StartGanesha(ctx context.Context, o GaneshaOptions) (_ *Ganesha, err error)
 
 func (g *Ganesha) makeDirs() error {
 	for _, sub := range []string{"recovery", "export", "export/tmp", "tmp"} {
-		if err := os.Mkdir(filepath.Join(g.dir, sub), 0o755); err != nil {
+		if err := os.Mkdir(g.dir.file(sub), 0o755); err != nil {
 			return err
 		}
 	}
 	for _, sub := range []string{"export", "tmp"} {
-		if err := os.Chmod(filepath.Join(g.dir, sub), 0o777|os.ModeSticky); err != nil {
+		if err := os.Chmod(g.dir.file(sub), 0o777|os.ModeSticky); err != nil {
 			return err
 		}
 	}
@@ -102,10 +101,10 @@ var errPortTaken = errors.New("ganesha.nfsd: its port is taken")
 func (g *Ganesha) TCPAddr() string { return g.addr }
 
 // Export is the directory that clients see as "/".
-func (g *Ganesha) Export() string { return filepath.Join(g.dir, "export") }
+func (g *Ganesha) Export() string { return g.dir.file("export") }
 
 // Log is the path of the server's log, which goes with Close.
-func (g *Ganesha) Log() string { return filepath.Join(g.dir, "log") }
+func (g *Ganesha) Log() string { return g.dir.file("log") }
 
 func (g *Ganesha) config() string {
 	_, port, _ := net.SplitHostPort(g.addr)
@@ -115,7 +114,7 @@ func (g *Ganesha) config() string {
 	Filesystem_Id = %[1]d.%[1]d; Access_Type = RW; Squash = No_Root_Squash; SecType = sys; Protocols = 4; Transports = TCP;
 	FSAL { Name = VFS; }
 }
-`, id, filepath.Join(g.dir, path), pseudo)
+`, id, g.dir.file(path), pseudo)
 	}
 	return fmt.Sprintf(`NFS_CORE_PARAM {
 	NFS_Port = %s; Bind_addr = 127.0.0.1; Protocols = 4;
@@ -128,7 +127,7 @@ NFSV4 {
 	Lease_Lifetime = %d; Grace_Period = %d;
 }
 LOG { Default_Log_Level = EVENT; }
-`, port, filepath.Join(g.dir, "recovery"), int(g.opts.Lease/time.Second), int(g.opts.Grace/time.Second)) +
+`, port, g.dir.file("recovery"), int(g.opts.Lease/time.Second), int(g.opts.Grace/time.Second)) +
 		export(1, "export", "/") + export(2, "tmp", "/tmp")
 }
 
@@ -141,7 +140,7 @@ func (g *Ganesha) Start(ctx context.Context) error {
 	if g.daemon != nil && !g.daemon.ended() {
 		return nil
 	}
-	conf := filepath.Join(g.dir, "ganesha.conf")
+	conf := g.dir.file("ganesha.conf")
 	if err := os.WriteFile(conf, []byte(g.config()), 0o600); err != nil {
 		return err
 	}
@@ -150,9 +149,9 @@ func (g *Ganesha) Start(ctx context.Context) error {
 		return err
 	}
 	r, w := io.Pipe()
-	cmd := exec.Command(lookPath("ganesha.nfsd"), "-F", "-f", conf, "-L", "STDERR", "-p", filepath.Join(g.dir, "pid"))
+	cmd := exec.Command(lookPath("ganesha.nfsd"), "-F", "-f", conf, "-L", "STDERR", "-p", g.dir.file("pid"))
 	cmd.Stderr = io.MultiWriter(log, w)
-	cmd.Dir = g.dir
+	cmd.Dir = g.dir.path
 	daemon, err := startProcess(cmd)
 	if err != nil {
 		return errors.Join(err, log.Close())
@@ -231,5 +230,5 @@ func (g *Ganesha) Stop() {
 // Close ends the server and removes its files.
 func (g *Ganesha) Close() error {
 	g.Stop()
-	return os.RemoveAll(g.dir)
+	return g.dir.remove()
 }

@@ -31,7 +31,7 @@ func TestGanesha(t *testing.T) {
 		t.Error("EXCHANGE_ID was taken as an operation of NFSv4.0")
 	}
 
-	second := &Ganesha{opts: g.opts, dir: t.TempDir(), addr: g.addr}
+	second := &Ganesha{opts: g.opts, dir: &tempDir{path: t.TempDir()}, addr: g.addr}
 	if err := second.makeDirs(); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestGanesha(t *testing.T) {
 		t.Errorf("a second server on the same port: %v", err)
 	}
 	second.Stop()
-	astray := &Ganesha{opts: g.opts, dir: t.TempDir(), addr: "127.0.0.1:0"}
+	astray := &Ganesha{opts: g.opts, dir: &tempDir{path: t.TempDir()}, addr: "127.0.0.1:0"}
 	if err := astray.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "export") {
 		t.Errorf("a server without the directories to export: %v", err)
 	}

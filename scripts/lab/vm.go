@@ -86,24 +86,12 @@ func (o *Options) defaults() {
 	}
 }
 
-// tempDir is where temporary files of some size go unless dir says so: $TMPDIR,
-// else /var/tmp, which unlike /tmp is on disk everywhere.
-func tempDir(dir string) string {
-	if dir == "" {
-		dir = os.Getenv("TMPDIR")
-	}
-	if dir == "" {
-		dir = "/var/tmp"
-	}
-	return dir
-}
-
 // VM is a running virtual machine with the kernel's NFS server in it.
 // Its methods may be used by several goroutines at once.
 type VM struct {
 	Control // runs scripts in the machine
 
-	dir        string
+	dir        *tempDir
 	qemu       *process
 	qmp        *qmp
 	console    *console
@@ -132,7 +120,7 @@ func Start(ctx context.Context, o Options) (_ *VM, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(tempDir(o.Dir), "nfsrdma-lab-vm-")
+	dir, err := newTempDir(o.Dir, "vm")
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +187,7 @@ func (vm *VM) prepare(ctx context.Context, o Options, image string) error {
 	if err != nil {
 		return err
 	}
-	agent := filepath.Join(vm.dir, "agent")
+	agent := vm.file("agent")
 	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", agent, "./cmd/agent")
 	build.Dir = src
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
@@ -249,7 +237,7 @@ func lookPath(name string) string {
 	return name // its start gives the error
 }
 
-func (vm *VM) file(name string) string { return filepath.Join(vm.dir, name) }
+func (vm *VM) file(name string) string { return vm.dir.file(name) }
 
 // boot starts qemu. Its monitor is on its standard streams, the machine's
 // console on a pipe.
@@ -380,7 +368,7 @@ func (vm *VM) Close() error {
 			vm.consoleEnd.Close()
 		}
 	})
-	return os.RemoveAll(vm.dir)
+	return vm.dir.remove()
 }
 
 // Done is closed when the machine has gone, asked to or not.
