@@ -19,7 +19,7 @@ import (
 //  4. send       encode, wait for a credit, hand over to the connection
 //  5. done       called by the connection: with the reply or without
 //  6. answered   take SEQUENCE's result; the slot moves on or not
-//  7. park       keep the request for the next connection (see resend.go)
+//  7. park       keep the request for the next connection (loss.go, resend.go)
 //  8. complete   wake whoever waits, or clean up if nobody does
 //
 // Only steps 1 to 4 run on the caller's goroutine and may wait.
@@ -487,78 +487,6 @@ func judge(s nfs4.Status, resent bool) seqVerdict {
 	return seqFail
 }
 
-// park keeps a request, with its slot, until it can be sent again: on the next
-// connection, or at a time. If its session is gone or was replaced it is completed instead.
-// Called with mu held.
-func (c *Client) park(r *request, at time.Time) {
-	r.notBefore = at
-	if !at.IsZero() || r.sent {
-		r.again++
-	}
-	if r.sess.gone || r.sess != c.sess {
-		c.unparkable(r)
-		return
-	}
-	r.sess.parked = append(r.sess.parked, r)
-	c.wakeResender()
-}
-
-// unparkable completes a request whose session is gone. Called with mu held.
-func (c *Client) unparkable(r *request) {
-	if r.sent {
-		r.finish(outcomeLost, nil)
-	} else {
-		r.finish(outcomeAgain, nil)
-	}
-}
-
-// connLost notes that a connection has ended: no new request goes out until there
-// is another. Called with mu held.
-func (c *Client) connLost(tr Transport, err error) {
-	if c.tr != tr || !c.rec.connected {
-		return
-	}
-	c.rec.disconnected()
-	c.lostErr = err
-	c.connEnd()
-	c.wakeManager()
-}
-
-// badPeer gives up a connection on which the server has broken the protocol.
-func (c *Client) badPeer(tr Transport, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.tr == tr && c.rec.connected {
-		c.log.WithError(err).Warn("malformed reply, connection given up")
-	}
-	c.connLost(tr, err)
-}
-
-// sessionLost gives a session up: requests that wait for another connection to
-// be sent again are completed. Called with mu held.
-func (c *Client) sessionLost(s *session, why error) {
-	if s.gone {
-		return
-	}
-	s.gone = true
-	parked := s.parked
-	s.parked = nil
-	for _, r := range parked {
-		c.unparkable(r)
-	}
-	if s == c.sess {
-		c.rec.sessionLost()
-		if !c.closed {
-			c.stats.sessionsLost.Add(1)
-			// A server that says this may keep something of the session all
-			// the same, and then would not let the client id go.
-			c.old = append(c.old, s)
-			c.log.WithField("cause", why).Info("session lost")
-			c.wakeManager()
-		}
-	}
-}
-
 // finish completes the request: it wakes the one who waits for it, or cleans
 // up if nobody does.
 func (r *request) finish(how outcome, err error) {
@@ -575,48 +503,4 @@ func (r *request) finish(how outcome, err error) {
 		return
 	}
 	r.free()
-}
-
-// requestQueue is a list of requests that wait for a slot: urgent ones in front
-// of others, each kind in the order of arrival.
-type requestQueue struct {
-	head, tail *request
-}
-
-func (q *requestQueue) push(r *request) {
-	r.queued = true
-	after := q.tail
-	if r.urgent {
-		after = nil
-		for p := q.head; p != nil && p.urgent; p = p.next {
-			after = p
-		}
-	}
-	r.prev = after
-	if after == nil {
-		r.next = q.head
-		q.head = r
-	} else {
-		r.next = after.next
-		after.next = r
-	}
-	if r.next == nil {
-		q.tail = r
-	} else {
-		r.next.prev = r
-	}
-}
-
-func (q *requestQueue) remove(r *request) {
-	if r.prev == nil {
-		q.head = r.next
-	} else {
-		r.prev.next = r.next
-	}
-	if r.next == nil {
-		q.tail = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-	r.prev, r.next, r.queued = nil, nil, false
 }
