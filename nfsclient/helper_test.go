@@ -20,7 +20,6 @@ import (
 type rig struct {
 	t   testing.TB
 	srv *nfstest.Server
-	log *bytes.Buffer
 	// unclean says that the server cannot be left in good order.
 	unclean bool
 
