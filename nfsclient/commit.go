@@ -58,8 +58,8 @@ func (c *Client) makeRoom(ctx context.Context, n int) error {
 			return nil
 		}
 		if err := c.syncNode(ctx, old); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
+			if !final(err) {
+				return err
 			}
 			// It is not this writer's failure. Those who have the file open
 			// learn of it.
@@ -77,7 +77,7 @@ func (c *Client) maxDirty() int {
 }
 
 // syncNode brings everything that was acknowledged of a file before the call to
-// stable storage. A failure other than of the context means that the data is lost.
+// stable storage. A failure that is final means that the data is lost.
 func (c *Client) syncNode(ctx context.Context, n *node) error {
 	w := &n.writes
 	w.mu.Lock()
@@ -98,13 +98,19 @@ func (c *Client) syncNode(ctx context.Context, n *node) error {
 			err = c.rewrite(ctx, n, mark, verf)
 		}
 	}
-	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+	if err != nil && final(err) {
 		w.mu.Lock()
 		w.ledger.discard(mark)
 		w.mu.Unlock()
 	}
 	c.account(n)
 	return err
+}
+
+// final tells whether an error says that the server will not do it, rather than
+// that it could not be asked in the time that there was.
+func final(err error) bool {
+	return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrClosed)
 }
 
 // account brings the account of uncommitted memory up to date with a node's

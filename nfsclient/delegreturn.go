@@ -87,7 +87,7 @@ func (c *Client) returnIdle(now time.Time, lease time.Duration) {
 // are known to the server and go on under their own stateids.
 func (c *Client) returnDelegation(ctx context.Context, d *delegation) {
 	n := d.node
-	if err := c.syncNode(ctx, n); err != nil && ctx.Err() == nil {
+	if err := c.syncNode(ctx, n); err != nil && final(err) {
 		n.writes.mu.Lock()
 		n.writes.lost.add(err)
 		n.writes.mu.Unlock()
