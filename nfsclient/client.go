@@ -244,6 +244,7 @@ func (c *Client) Close(ctx context.Context) error {
 		err = e
 	}
 	c.hangUp(ErrClosed)
+	c.jobs.wait() // what the last replies have given rise to
 	if n := c.state.abandon(); n > 0 {
 		c.log.WithField("bytes", n).Warn("closed with data that may not be on stable storage")
 	}

@@ -19,7 +19,17 @@ const testBatch = 64
 // server, so that they are no more than a convenience.
 func (c *Client) reclaim(ctx context.Context) error {
 	var late []*openShare
-	for _, o := range c.toReclaim() {
+	open, given := c.toReclaim()
+	c.mu.Lock()
+	same := c.rec.same
+	c.mu.Unlock()
+	if same {
+		// The server may have them after all, and would wait for them.
+		for _, d := range given {
+			c.spawn(func(ctx context.Context) { c.returnDelegation(ctx, d) })
+		}
+	}
+	for _, o := range open {
 		err := c.claim(ctx, o, nfs4.ClaimPrevious, true)
 		status, ok := statusOf(err)
 		switch {
@@ -53,16 +63,19 @@ func (c *Client) reclaim(ctx context.Context) error {
 	return nil
 }
 
-// toReclaim forgets all delegations and returns what is open.
-func (c *Client) toReclaim() []*openShare {
+// toReclaim takes all delegations out of use and returns what is open, and
+// which delegations there were.
+func (c *Client) toReclaim() (open []*openShare, given []*delegation) {
 	s := &c.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range s.delegs.byID {
+		if d.phase == delegHeld {
+			given = append(given, d)
+		}
 		s.delegs.gone(d)
 		s.unref(d.node)
 	}
-	var open []*openShare
 	for _, n := range s.nodes {
 		for _, o := range n.shares {
 			if o.needed() == 0 {
@@ -72,7 +85,7 @@ func (c *Client) toReclaim() []*openShare {
 			}
 		}
 	}
-	return open
+	return open, given
 }
 
 // verify asks the server which stateids are still good, after it has said

@@ -25,6 +25,7 @@ type recovery struct {
 	reclaimed  bool // state of an earlier client id was reclaimed or given up
 	open       bool // requests may go out
 	verified   bool // no state is suspected to have been revoked
+	same       bool // state is to be reclaimed, under the client id that it was had with
 }
 
 // action is what the manager has to do next.
@@ -97,7 +98,7 @@ func (r *recovery) did(a action) {
 	case actBind:
 		r.bound = true
 	case actReclaim:
-		r.reclaimed, r.verified = true, true
+		r.reclaimed, r.verified, r.same = true, true, false
 	case actOpen:
 		r.open = r.next() == actOpen
 	case actVerify:
@@ -118,12 +119,12 @@ func (r *recovery) sessionLost() { r.session, r.bound, r.open = false, false, fa
 // state.
 func (r *recovery) clientLost() {
 	r.sessionLost()
-	r.identified, r.reclaimed = false, false
+	r.identified, r.reclaimed, r.same = false, false, false
 }
 
 // reclaim reports that state has to be reclaimed although the session is
 // kept.
-func (r *recovery) reclaim() { r.reclaimed, r.open = false, false }
+func (r *recovery) reclaim() { r.reclaimed, r.open, r.same = false, false, true }
 
 // revoked reports that some state may have been revoked.
 func (r *recovery) revoked() { r.verified = false }

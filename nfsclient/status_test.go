@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -122,6 +123,61 @@ func TestGarbledReply(t *testing.T) {
 				defer c.mu.Unlock()
 				if b := c.sess.table.busy; b != 0 {
 					t.Errorf("%d slots left busy", b)
+				}
+			})
+		})
+	}
+}
+
+// The flags that a server raises in SEQUENCE results are acted on, once.
+func TestStatusFlags(t *testing.T) {
+	for _, k := range []struct {
+		flag uint32
+		op   nfs4.OpNum
+	}{
+		{nfs4.SeqStatusCBPathDown, nfs4.OpBindConnToSession},
+		{nfs4.SeqStatusCBPathDownSession, nfs4.OpBindConnToSession},
+		{nfs4.SeqStatusBackchannelFault, nfs4.OpCreateSession},
+		{nfs4.SeqStatusRestartReclaimNeeded, nfs4.OpReclaimComplete},
+		{nfs4.SeqStatusAdminStateRevoked, nfs4.OpTestStateID},
+		{nfs4.SeqStatusRecallableStateRevoked, nfs4.OpTestStateID},
+		{nfs4.SeqStatusLeaseMoved, nfs4.OpIllegal},
+	} {
+		t.Run(fmt.Sprintf("%#x", k.flag), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(t, nfstest.Options{})
+				c := g.client()
+				f := create(t, c, "f")
+				write(t, f, 0, []byte("data"))
+				time.Sleep(10 * time.Second) // let the pauses behind the start pass
+				var flagged atomic.Int32
+				g.srv.Hook(func(_ context.Context, op *nfstest.Op) nfstest.Verdict {
+					if op.Args.Op() != nfs4.OpSequence || op.Count < 3 || flagged.Add(1) > 5 {
+						return nfstest.Verdict{}
+					}
+					return nfstest.Verdict{Edit: func(res nfs4.Res) { res.(*nfs4.SequenceRes).StatusFlags |= k.flag }}
+				})
+				before := g.srv.Count(k.op)
+				for range 10 {
+					expect(t, f, 0, []byte("data"))
+					synctest.Wait()
+				}
+				n := g.srv.Count(k.op) - before
+				want := uint64(1)
+				switch k.op {
+				case nfs4.OpIllegal:
+					want = 0
+				case nfs4.OpCreateSession, nfs4.OpReclaimComplete:
+					want = n // as often as the server says so
+					if n == 0 || n > 5 {
+						t.Errorf("%d times %v", n, k.op)
+					}
+				}
+				if n != want {
+					t.Errorf("%d times %v, want %d", n, k.op, want)
+				}
+				if err := f.Close(t.Context()); err != nil {
+					t.Error(err)
 				}
 			})
 		})
