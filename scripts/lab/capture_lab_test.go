@@ -32,6 +32,7 @@ func answerNULL(t *testing.T) (addr string) {
 			return
 		}
 		copy(request, "MPA ID Rep Frame")
+		p.crc = request[16]&0x40 != 0
 		if _, err := conn.Write(request); err != nil {
 			return
 		}
@@ -107,6 +108,34 @@ func TestCapture(t *testing.T) {
 	}
 	if d.FPDUs != 6 || d.Segments["Send"] != 6 || d.Messages["MSG"] != 6 || d.Calls != 3 || d.Replies != 3 || d.NFS != 6 {
 		t.Errorf("3 NULL calls and their replies were decoded as %v", d)
+	}
+}
+
+func TestCaptureCRC(t *testing.T) {
+	addr := answerNULL(t)
+	for name, spoil := range map[string]bool{"good": false, "bad": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startCapture(t, CaptureOptions{Addrs: []string{addr}})
+			p, err := dialMPA(addr, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			if err := p.null(1); err != nil {
+				t.Fatal(err)
+			}
+			p.crc = !spoil // from here a zero, which the server lets pass
+			if err := p.null(2); err != nil {
+				t.Fatal(err)
+			}
+			err = check(t, c).Ok()
+			if spoil && (err == nil || !strings.Contains(err.Error(), "CRC")) {
+				t.Errorf("a wrong checksum: %v", err)
+			}
+			if !spoil && err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

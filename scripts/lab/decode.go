@@ -102,6 +102,11 @@ func Decode(ctx context.Context, path string) (*Decoding, error) {
 		return nil, err
 	}
 	t.finish()
+	if t.crc {
+		if err := d.checkCRC(ctx, path); err != nil {
+			return nil, err
+		}
+	}
 	if err := tshark(ctx, path, []string{"-Y", "nfs"}, nfsFields, d.nfsFrame); err != nil {
 		return nil, err
 	}
@@ -137,16 +142,48 @@ const (
 // tshark prints the given fields of every frame and calls each with them.
 func tshark(ctx context.Context, path string, options, fields []string, each func(frame) error) error {
 	args := append([]string{
-		"-r", path, "-n", "-T", "fields",
-		"-E", "separator=" + fieldSeparator, "-E", "aggregator=" + valueSeparator, "-E", "occurrence=a",
-		// Ports are chosen at random and may be known for another protocol.
-		"-o", "tcp.try_heuristic_first:TRUE",
-		// Loopback is captured on all processors at once.
-		"-o", "tcp.reassemble_out_of_order:TRUE",
+		"-T", "fields", "-E", "separator=" + fieldSeparator, "-E", "aggregator=" + valueSeparator, "-E", "occurrence=a",
 	}, options...)
 	for _, f := range fields {
 		args = append(args, "-e", f)
 	}
+	return runTshark(ctx, path, args, func(r io.Reader) error { return readFrames(r, fields, each) })
+}
+
+// checkCRC finds the MPA frames with a wrong checksum. tshark tells them from
+// others only in the text that it prints for people.
+func (d *Decoding) checkCRC(ctx context.Context, path string) error {
+	args := []string{"--disable-protocol", "nfs", "-Y", "iwarp_mpa", "-V", "-O", "iwarp_mpa"}
+	return runTshark(ctx, path, args, func(r io.Reader) error {
+		number := 0
+		for lines := bufio.NewReader(r); ; {
+			line, err := lines.ReadString('\n')
+			if rest, ok := strings.CutPrefix(line, "Frame "); ok {
+				digits, _, _ := strings.Cut(rest, ":")
+				number, _ = strconv.Atoi(digits)
+			}
+			if strings.Contains(line, "CRC check: ") && !strings.Contains(line, "(Good CRC32)") {
+				d.Problems = append(d.Problems, Problem{number, "MPA " + strings.TrimSpace(line)})
+			}
+			if err == io.EOF {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// runTshark runs tshark on a file and has read take its output.
+func runTshark(ctx context.Context, path string, args []string, read func(io.Reader) error) error {
+	args = append([]string{
+		"-r", path, "-n",
+		// Ports are chosen at random and may be known for another protocol.
+		"-o", "tcp.try_heuristic_first:TRUE",
+		// Loopback is captured on all processors at once.
+		"-o", "tcp.reassemble_out_of_order:TRUE",
+	}, args...)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, lookPath("tshark"), args...)
@@ -159,7 +196,7 @@ func tshark(ctx context.Context, path string, options, fields []string, each fun
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	readErr := readFrames(out, fields, each)
+	readErr := read(out)
 	if readErr != nil {
 		cancel()
 	}
@@ -216,6 +253,7 @@ func (s *stream) segment(seq, n int64) {
 type transportPass struct {
 	d       *Decoding
 	streams map[string]*stream
+	crc     bool // there are checksums
 }
 
 func (t *transportPass) frame(f frame) error {
@@ -283,7 +321,8 @@ func (t *transportPass) frame(f frame) error {
 			problem("expert error")
 		}
 	}
-	for _, field := range []string{"_ws.malformed", "iwarp_mpa.crc_check", "iwarp_mpa.bad_length", "iwarp_rdma.send.fragment.error", "ddp.len_invalid"} {
+	t.crc = t.crc || f["iwarp_mpa.crc_check"] != ""
+	for _, field := range []string{"_ws.malformed", "iwarp_mpa.bad_length", "iwarp_rdma.send.fragment.error", "ddp.len_invalid"} {
 		if v := f.all(field); len(v) > 0 {
 			problem(field + ": " + v[0])
 		}

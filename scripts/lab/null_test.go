@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"os"
@@ -51,27 +52,36 @@ type iwarpProbe struct {
 	net.Conn
 	r   *bufio.Reader
 	msn uint32
+	crc bool // checksums are used
 }
 
 // dialIWARP connects with MPA revision 2 (RFC 6581): no markers, no CRC, an
 // IRD and ORD of 16, and the private data of RFC 8797 behind them.
-func dialIWARP(addr string) (*iwarpProbe, error) {
+func dialIWARP(addr string) (*iwarpProbe, error) { return dialMPA(addr, false) }
+
+// dialMPA is dialIWARP with a choice about the CRC.
+func dialMPA(addr string, crc bool) (*iwarpProbe, error) {
 	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
 		return nil, err
 	}
 	p := &iwarpProbe{Conn: conn, r: bufio.NewReader(conn)}
 	conn.SetDeadline(time.Now().Add(30 * time.Second))
-	const enhanced, reject = 0x10, 0x20
+	const enhanced, reject, checksums = 0x10, 0x20, 0x40
+	p.crc = crc
+	flags := byte(enhanced)
+	if crc {
+		flags |= checksums
+	}
 	private := append(words(16<<16|16, 0xf6ab0e18), 1, 0, 3, 3)
-	request := append([]byte("MPA ID Req Frame"), enhanced, 2, 0, byte(len(private)))
+	request := append([]byte("MPA ID Req Frame"), flags, 2, 0, byte(len(private)))
 	if _, err := conn.Write(append(request, private...)); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	reply := make([]byte, 20)
 	_, err = io.ReadFull(p.r, reply)
 	if err == nil {
-		if string(reply[:16]) != "MPA ID Rep Frame" || reply[16]&reject != 0 || reply[17] != 2 {
+		if string(reply[:16]) != "MPA ID Rep Frame" || reply[16]&reject != 0 || crc != (reply[16]&checksums != 0) || reply[17] != 2 {
 			err = fmt.Errorf("MPA reply % x", reply)
 		} else {
 			_, err = p.r.Discard(int(binary.BigEndian.Uint16(reply[18:])))
@@ -83,15 +93,19 @@ func dialIWARP(addr string) (*iwarpProbe, error) {
 	return p, nil
 }
 
-// fpdu wraps a ULPDU for the stream: length, padding, and a CRC of zero,
-// which nobody looks at.
-func fpdu(ulpdu []byte) []byte {
+// fpdu wraps a ULPDU for the stream: length, padding, and a checksum, which is
+// zero where none is used.
+func (p *iwarpProbe) fpdu(ulpdu []byte) []byte {
 	b := binary.BigEndian.AppendUint16(nil, uint16(len(ulpdu)))
 	b = append(b, ulpdu...)
 	for len(b)%4 != 0 {
 		b = append(b, 0)
 	}
-	return append(b, 0, 0, 0, 0)
+	var sum uint32
+	if p.crc {
+		sum = crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
+	}
+	return binary.LittleEndian.AppendUint32(b, sum)
 }
 
 // send sends msg with one RDMAP Send.
@@ -99,14 +113,14 @@ func (p *iwarpProbe) send(msg []byte) error {
 	p.msn++
 	// Untagged and last, DDP 1; RDMAP 1, Send; queue 0, offset 0.
 	head := append([]byte{0x41, 0x43}, words(0, 0, p.msn, 0)...)
-	_, err := p.Write(fpdu(append(head, msg...)))
+	_, err := p.Write(p.fpdu(append(head, msg...)))
 	return err
 }
 
 // nudge sends an RDMA Write of no octets, which wakes a siw that has missed
 // the arrival of the first Send.
 func (p *iwarpProbe) nudge() error {
-	_, err := p.Write(fpdu(append([]byte{0xc1, 0x40}, words(0, 0, 0)...)))
+	_, err := p.Write(p.fpdu(append([]byte{0xc1, 0x40}, words(0, 0, 0)...)))
 	return err
 }
 
