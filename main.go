@@ -28,7 +28,9 @@ var version = "unknown"
 func main() {
 	logrus.SetFormatter(&logrus.TextFormatter{DisableTimestamp: true})
 	logrus.SetOutput(os.Stderr)
-	logrus.SetLevel(logrus.WarnLevel)
+	// Until something is mounted, the one line that the command fails with
+	// says it all; see runMount.
+	logrus.SetLevel(logrus.ErrorLevel)
 
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()

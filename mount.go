@@ -167,6 +167,9 @@ func runMount(ctx context.Context, source spec, dir string, s settings, ready fu
 		return err
 	}
 	defer m.close()
+	if !s.Verbose {
+		logrus.SetLevel(logrus.WarnLevel)
+	}
 	if err := ready(); err != nil {
 		logrus.WithError(err).Warn("could not detach from the terminal")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"syscall"
 
@@ -79,10 +80,12 @@ func explain(err error, source spec, addr string, s settings) error {
 		return fmt.Errorf("%s does not speak the NFS version asked for: leave out vers and minorversion to take what it has (%w)", source.Host, err)
 	case errors.Is(err, nfs4.ErrAccess), errors.Is(err, nfs4.ErrPerm):
 		return fmt.Errorf("%s: the server denies access: check its export's client list (%w)", source, err)
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nfsclient.ErrSilent):
 		return fmt.Errorf("%s (%s) did not answer within %v: %w", source.Host, addr, s.Timeout, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%s refuses connections: is the NFS server running with %s enabled on this port? (%w)", addr, s.Proto, err)
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%s closed the connection: is this the server's port for %s? (%w)", addr, s.Proto, err)
 	case errors.As(err, &errno) && (errno == syscall.EHOSTUNREACH || errno == syscall.ENETUNREACH):
 		return fmt.Errorf("%s cannot be reached: %w", addr, err)
 	}

@@ -133,7 +133,7 @@ func (c *Client) watch(tr Transport, connCtx context.Context) {
 		}
 		if pulse == pulseDead {
 			c.log.Warn("server does not answer, connection given up")
-			c.connLost(tr, errSilent)
+			c.connLost(tr, ErrSilent)
 		}
 		c.mu.Unlock()
 		if pulse == pulseProbe {
@@ -157,7 +157,9 @@ func (c *Client) watch(tr Transport, connCtx context.Context) {
 	}
 }
 
-var errSilent = errors.New("nfsclient: nothing heard from the server")
+// ErrSilent means that a connection was given up because the server did not
+// answer on it for Options.Timeout.
+var ErrSilent = errors.New("nfsclient: nothing heard from the server")
 
 // fire sends a request that nobody waits for. It may take the credit that is
 // kept for health checks.

@@ -207,11 +207,13 @@ func TestSendWriteRead(t *testing.T) {
 // difference to who polls anyway.
 func TestSendKinds(t *testing.T) {
 	at := make(chan rdma.Remote, 2)
+	defer close(at) // so that the script ends whatever happens here
 	q := scripted(t, Config{}, func(p *iwarptest.Peer) error {
+		exposed := []rdma.Remote{<-at, <-at} // receive buffers are posted by then
 		for i, op := range []uint8{iwarptest.Send, iwarptest.SendInv, iwarptest.SendSE, iwarptest.SendSEInv} {
 			s := iwarptest.Segment{Last: true, Opcode: op, MSN: uint32(i + 1), Payload: []byte{op}}
 			if op == iwarptest.SendInv || op == iwarptest.SendSEInv {
-				s.STag = uint32((<-at).Handle)
+				s.STag = uint32(exposed[i/2].Handle)
 			} else {
 				s.STag = 12345 // reserved here, and ignored (RFC 5040 section 4.1)
 			}
@@ -221,6 +223,9 @@ func TestSendKinds(t *testing.T) {
 		}
 		return p.AwaitClose()
 	})
+	if err := post(q, 4); err != nil {
+		t.Fatal(err)
+	}
 	var handles []rdma.Handle
 	for range 2 {
 		r, err := q.Expose(buffer(1), 0, 1, rdma.RemoteWrite)
@@ -229,9 +234,6 @@ func TestSendKinds(t *testing.T) {
 		}
 		handles = append(handles, r.Handle)
 		at <- r
-	}
-	if err := post(q, 4); err != nil {
-		t.Fatal(err)
 	}
 	for i, op := range []byte{iwarptest.Send, iwarptest.SendInv, iwarptest.SendSE, iwarptest.SendSEInv} {
 		c := next(t, q)
