@@ -164,7 +164,7 @@ func load(dir string, seed uint64, worker int, d time.Duration) error {
 
 const (
 	appendRecord = 64
-	appendCount  = 100
+	appendCount  = 40
 )
 
 // concurrentAppend: records that many processes append to one file are all
@@ -217,7 +217,7 @@ func appendChild(a childArgs) error {
 func concurrentRanges(e *env) {
 	p := e.path("file")
 	fd := e.open(p, unix.O_CREAT|unix.O_RDWR, 0o644)
-	const span = 130_001 // ranges share pages
+	const span = 60_001 // ranges share pages
 	e.workers(func(w int) error {
 		mine := fd
 		if w%2 == 1 {
@@ -233,9 +233,9 @@ func concurrentRanges(e *env) {
 		if err := pwriteFull(mine, model, base); err != nil {
 			return err
 		}
-		for i := range 60 {
+		for i := range 30 {
 			off := rng.IntN(span)
-			piece := pattern(e.seed+uint64(i), int64(off), make([]byte, 1+rng.IntN(min(span-off, 40_000))))
+			piece := pattern(e.seed+uint64(i), int64(off), make([]byte, 1+rng.IntN(min(span-off, 20_000))))
 			if err := pwriteFull(mine, piece, base+int64(off)); err != nil {
 				return err
 			}
