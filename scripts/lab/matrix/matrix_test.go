@@ -266,7 +266,6 @@ func TestMatrix(t *testing.T) {
 		for _, r := range []struct{ road, addr, export, options string }{
 			{"knfsd/siw/tmpfs", vm.RDMAAddr(), "/tmp", "proto=rdma"},
 			{"knfsd/siw/ext4", vm.RDMAAddr(), "/", "proto=rdma,vers=4.1"},
-			{"knfsd/tcp/ext4", vm.TCPAddr(), "/", "proto=tcp"},
 		} {
 			t.Run(strings.TrimPrefix(r.road, "knfsd/"), func(t *testing.T) {
 				t.Run("suite", func(t *testing.T) {
