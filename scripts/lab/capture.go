@@ -158,24 +158,14 @@ func (c *Capture) copy(r io.Reader, most int64) error {
 }
 
 func (c *Capture) copyBlocks(r io.Reader, w io.Writer, most int64) (written int64, err error) {
-	block := make([]byte, 8, maxBlock)
-	for {
-		block = block[:8]
-		if _, err := io.ReadFull(r, block); err == io.EOF {
+	for block := []byte(nil); ; {
+		if block, err = readBlock(r, block); err == io.EOF {
 			return written, nil
 		} else if err != nil {
 			return written, err
 		}
-		// dumpcap writes in the byte order of its machine, and that is ours.
-		kind, n := binary.NativeEndian.Uint32(block), binary.NativeEndian.Uint32(block[4:])
-		if n < 12 || n > maxBlock {
-			return written, fmt.Errorf("pcapng block of %d octets", n)
-		}
-		block = block[:n]
-		if _, err := io.ReadFull(r, block[8:]); err != nil {
-			return written, err
-		}
-		if kind == blockPacket {
+		n := len(block)
+		if binary.NativeEndian.Uint32(block) == blockPacket {
 			if c.marker.found(block) {
 				continue
 			}
@@ -275,8 +265,8 @@ func (m *marker) send() (seen <-chan struct{}, err error) {
 // found tells whether the block holds a marker, the current one or an older
 // copy, and notes it.
 func (m *marker) found(block []byte) bool {
-	const headers = 28 + 14 + 20 + 8 // of the block, Ethernet, IP, UDP
-	if len(block) > headers+64 || len(block) < headers || block[28+14+9] != syscall.IPPROTO_UDP {
+	const headers = blockHead + etherHead + 20 + 8 // and IP, UDP
+	if len(block) > headers+64 || len(block) < headers || block[blockHead+etherHead+9] != syscall.IPPROTO_UDP {
 		return false
 	}
 	m.mu.Lock()

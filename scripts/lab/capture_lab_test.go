@@ -111,6 +111,32 @@ func TestCapture(t *testing.T) {
 	}
 }
 
+// TestCaptureSplit sends frames whose first few octets come in a segment of
+// their own, where tshark by itself would lose its way.
+func TestCaptureSplit(t *testing.T) {
+	addr := answerNULL(t)
+	c := startCapture(t, CaptureOptions{Addrs: []string{addr}})
+	p, err := dialIWARP(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	const most = 12
+	for n := 1; n <= most; n++ {
+		p.split = n
+		if err := p.null(uint32(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := check(t, c)
+	if err := d.Ok(); err != nil {
+		t.Error(err)
+	}
+	if d.Messages["MSG"] != 2*most || d.NFS != 2*most {
+		t.Errorf("%d NULL calls and their replies were decoded as %v", most, d)
+	}
+}
+
 func TestCaptureCRC(t *testing.T) {
 	addr := answerNULL(t)
 	for name, spoil := range map[string]bool{"good": false, "bad": true} {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Decoding is what tshark makes of a capture.
+// Decoding is what tshark makes of a capture, after align.
 //
 // It is asked twice. First without its NFS dissector, for the transport: there
 // every frame has to be in order. Then with it, for NFS: there, tshark takes a
@@ -21,7 +21,7 @@ import (
 // data back where it belongs. So what it says about NFS counts only in frames
 // whose messages have no chunks.
 type Decoding struct {
-	Frames   int            // all
+	Frames   int            // packets, after align
 	FPDUs    int            // MPA frames, negotiation not counted
 	Segments map[string]int // DDP segments by RDMAP opcode: "Send", "Write", ...
 	Messages map[string]int // RPC-over-RDMA messages by type: "MSG", "NOMSG", ...
@@ -96,6 +96,30 @@ var messageNames = []string{"MSG", "NOMSG", "MSGP", "DONE", "ERROR"}
 
 // Decode has tshark decode a file.
 func Decode(ctx context.Context, path string) (*Decoding, error) {
+	dir, err := newTempDir("", "decode")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.remove()
+	aligned := dir.file("aligned.pcapng")
+	origin, err := align(path, aligned)
+	if err != nil {
+		return nil, err
+	}
+	d, err := decodeAligned(ctx, aligned)
+	if err != nil {
+		return nil, err
+	}
+	if d.Frames != len(origin) {
+		return nil, fmt.Errorf("tshark sees %d frames of %d", d.Frames, len(origin))
+	}
+	for i, p := range d.Problems {
+		d.Problems[i].Frame = origin[p.Frame-1]
+	}
+	return d, nil
+}
+
+func decodeAligned(ctx context.Context, path string) (*Decoding, error) {
 	d := &Decoding{Segments: map[string]int{}, Messages: map[string]int{}}
 	t := transportPass{d: d, streams: map[string]*stream{}}
 	if err := tshark(ctx, path, []string{"--disable-protocol", "nfs"}, transportFields, t.frame); err != nil {

@@ -53,6 +53,8 @@ type iwarpProbe struct {
 	r   *bufio.Reader
 	msn uint32
 	crc bool // checksums are used
+
+	split int // this many octets of each Send go ahead of the others
 }
 
 // dialIWARP connects with MPA revision 2 (RFC 6581): no markers, no CRC, an
@@ -113,7 +115,13 @@ func (p *iwarpProbe) send(msg []byte) error {
 	p.msn++
 	// Untagged and last, DDP 1; RDMAP 1, Send; queue 0, offset 0.
 	head := append([]byte{0x41, 0x43}, words(0, 0, p.msn, 0)...)
-	_, err := p.Write(p.fpdu(append(head, msg...)))
+	frame := p.fpdu(append(head, msg...))
+	if p.split > 0 {
+		if _, err := p.Write(frame[:p.split]); err != nil {
+			return err
+		}
+	}
+	_, err := p.Write(frame[p.split:])
 	return err
 }
 
