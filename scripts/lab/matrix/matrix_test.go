@@ -160,7 +160,7 @@ func (tb *table) publish(t *testing.T) {
 // every road; large ones are the scenarios that one road runs.
 var (
 	small = conformance.Options{DirEntries: 250, BigFile: 16 << 20, TreeFiles: 30, Duration: time.Second}
-	large = conformance.Options{DirEntries: 10_000, BigFile: 1 << 30, TreeFiles: 1000, Duration: time.Minute}
+	large = conformance.Options{DirEntries: 10_000, BigFile: 1 << 30, TreeFiles: 600, Duration: time.Minute}
 	// scenarios are the cases that run large.
 	scenarios = []string{"ToolCopyTree", "ToolGit", "ConcurrentProcesses", "BigFile"}
 )
