@@ -42,7 +42,7 @@ func TestCBSlotTableExactlyOnce(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"next": func(t *rapid.T) {
 				if running {
-					t.Skip()
+					t.Skip("one is being carried out")
 				}
 				seq++
 				if v, _ := table.begin(0, seq); v != cbExecute {
@@ -53,7 +53,7 @@ func TestCBSlotTableExactlyOnce(t *testing.T) {
 			},
 			"finish": func(t *rapid.T) {
 				if !running {
-					t.Skip()
+					t.Skip("none is being carried out")
 				}
 				table.finish(0, []byte{byte(seq)})
 				running = false

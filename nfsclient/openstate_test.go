@@ -108,7 +108,7 @@ func TestShareAgainstServer(t *testing.T) {
 			},
 			"reply": func(t *rapid.T) {
 				if len(replies) == 0 {
-					t.Skip()
+					t.Skip("no reply is missing")
 				}
 				i := rapid.IntRange(0, len(replies)-1).Draw(t, "which")
 				r := replies[i]
@@ -118,7 +118,7 @@ func TestShareAgainstServer(t *testing.T) {
 			},
 			"release": func(t *rapid.T) {
 				if len(files) == 0 {
-					t.Skip()
+					t.Skip("no file is open")
 				}
 				i := rapid.IntRange(0, len(files)-1).Draw(t, "which")
 				sh.release(files[i])

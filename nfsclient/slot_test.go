@@ -71,7 +71,7 @@ func TestSlotTableAgainstReplier(t *testing.T) {
 			},
 			"send": func(t *rapid.T) { // or send again
 				if len(open) == 0 {
-					t.Skip()
+					t.Skip("no slot is taken")
 				}
 				r := &open[rapid.IntRange(0, len(open)-1).Draw(t, "which")]
 				if s := server.receive(r.slot, r.seq); s != nfs4.OK {
@@ -81,7 +81,7 @@ func TestSlotTableAgainstReplier(t *testing.T) {
 			},
 			"answer": func(t *rapid.T) {
 				if len(open) == 0 {
-					t.Skip()
+					t.Skip("no slot is taken")
 				}
 				i := rapid.IntRange(0, len(open)-1).Draw(t, "which")
 				if r := drop(&open, i); r.done {
@@ -92,7 +92,7 @@ func TestSlotTableAgainstReplier(t *testing.T) {
 			},
 			"doubt": func(t *rapid.T) {
 				if len(open) == 0 {
-					t.Skip()
+					t.Skip("no slot is taken")
 				}
 				r := drop(&open, rapid.IntRange(0, len(open)-1).Draw(t, "which"))
 				table.doubt(r.slot)
@@ -100,7 +100,7 @@ func TestSlotTableAgainstReplier(t *testing.T) {
 			},
 			"settle": func(t *rapid.T) {
 				if len(doubtful) == 0 {
-					t.Skip()
+					t.Skip("no slot is in doubt")
 				}
 				r := drop(&doubtful, rapid.IntRange(0, len(doubtful)-1).Draw(t, "which"))
 				if s := server.receive(r.slot, r.seq); s != nfs4.OK {
