@@ -142,13 +142,50 @@ func TestCallbackCompound(t *testing.T) {
 		t.Errorf("%x, and to a retry %x", one, two)
 	}
 
-	// Fewer slots.
-	check(do(seq(7), &nfs4.CBRecallSlotArgs{TargetHighestSlotID: 3}), 2, nfs4.OK)
-	c.mu.Lock()
-	if c.sess.table.limit != 4 {
-		t.Errorf("limit %d", c.sess.table.limit)
-	}
-	c.mu.Unlock()
+}
+
+// A recalled slot is out of use at once, and the server is told so at once: its
+// answer then says what holds.
+func TestRecallSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nfstest.Options{})
+		c := g.client()
+		synctest.Wait() // no SEQUENCE is on its way with the target of before
+		limit := func() int {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.sess.table.limit
+		}
+		if limit() <= 4 {
+			t.Fatalf("limit %d before the recall", limit())
+		}
+		told := make(chan struct{})
+		release := make(chan struct{})
+		remove := g.srv.Hook(func(ctx context.Context, op *nfstest.Op) nfstest.Verdict {
+			if op.Args.Op() != nfs4.OpSequence {
+				return nfstest.Verdict{}
+			}
+			told <- struct{}{}
+			<-release
+			return nfstest.Verdict{Edit: func(res nfs4.Res) { res.(*nfs4.SequenceRes).TargetHighestSlotID = 3 }}
+		})
+		c.cbMu.Lock()
+		seq := c.sess.cb.slots[7].seq + 1
+		c.cbMu.Unlock()
+		res := cbCall(t, c, &nfs4.CBCompoundArgs{Tag: "t", Minor: 2, Ops: []nfs4.CBArgs{
+			&nfs4.CBSequenceArgs{SessionID: c.sess.id, SlotID: 7, SequenceID: seq},
+			&nfs4.CBRecallSlotArgs{TargetHighestSlotID: 3}}})
+		if res.Status != nfs4.OK || limit() != 4 {
+			t.Errorf("%v, limit %d", res.Status, limit())
+		}
+		<-told
+		remove()
+		close(release)
+		synctest.Wait()
+		if limit() != 4 {
+			t.Errorf("limit %d after the server was told", limit())
+		}
+	})
 }
 
 // A recall of a delegation whose OPEN has not been answered yet is put off.
