@@ -2,7 +2,7 @@
 //
 // The program has two names. As mount.nfsrdma-fuse it is the helper that
 // mount(8) calls for the type nfsrdma-fuse, and takes what mount(8) gives such
-// helpers. As nfsrdma-fuse it has commands: mount, umount, demo, version.
+// helpers. As nfsrdma-fuse it has commands: mount, umount, status, demo, version.
 package main
 
 import (
@@ -76,6 +76,10 @@ func newApp() *cli.App {
 			Action: umountAction, OnUsageError: onUsageError,
 		},
 		{
+			Name: "status", Usage: "show what mounts go over, and why", ArgsUsage: "[DIRECTORY ...]",
+			Action: statusAction, OnUsageError: onUsageError,
+		},
+		{
 			Name: "demo", Usage: "mount an embedded server over software RDMA and show what happens",
 			Flags:  []cli.Flag{&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log more"}},
 			Action: demoAction, OnUsageError: onUsageError,
@@ -84,7 +88,7 @@ func newApp() *cli.App {
 	}
 	app.Action = func(c *cli.Context) error {
 		if c.NArg() > 0 {
-			return usageError{fmt.Errorf("unknown command %q: it is one of mount, umount, demo, version", c.Args().First())}
+			return usageError{fmt.Errorf("unknown command %q: it is one of mount, umount, status, demo, version", c.Args().First())}
 		}
 		return cli.ShowAppHelp(c)
 	}
@@ -168,6 +172,10 @@ func umountAction(c *cli.Context) error {
 		return usageError{errors.New("one directory is needed: nfsrdma-fuse umount DIRECTORY")}
 	}
 	return umount(c.Args().First(), umountOptions{Lazy: c.Bool("lazy"), Limit: c.Duration("timeout")})
+}
+
+func statusAction(c *cli.Context) error {
+	return status(c.App.Writer, c.Args().Slice())
 }
 
 func demoAction(c *cli.Context) error {

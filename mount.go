@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -47,17 +47,29 @@ func checkMountPoint(dir string) (string, error) {
 	return abs, nil
 }
 
-// resolve returns the address to connect to.
-func resolve(ctx context.Context, s spec, port int) (string, error) {
-	ips, err := net.DefaultResolver.LookupIPAddr(ctx, s.Host)
+// resolve returns the addresses to connect to, in the order of the resolver.
+func resolve(ctx context.Context, s spec, o settings) ([]string, error) {
+	family := "ip"
+	if o.IPv6 {
+		family = "ip6"
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, family, s.Host)
 	if err != nil {
 		var dns *net.DNSError
-		if errors.As(err, &dns) && dns.IsNotFound {
-			return "", fmt.Errorf("unknown host %s: check the name, or give an address", s.Host)
+		var none *net.AddrError
+		switch {
+		case o.IPv6 && (errors.As(err, &none) || errors.As(err, &dns) && dns.IsNotFound):
+			return nil, fmt.Errorf("no IPv6 address is known of %s: check the name, or leave out the 6 of %s6", s.Host, o.Proto)
+		case errors.As(err, &dns) && dns.IsNotFound:
+			return nil, fmt.Errorf("unknown host %s: check the name, or give an address", s.Host)
 		}
-		return "", fmt.Errorf("looking up %s: %w", s.Host, err)
+		return nil, fmt.Errorf("looking up %s: %w", s.Host, err)
 	}
-	return net.JoinHostPort(ips[0].String(), strconv.Itoa(port)), nil
+	var addrs []string
+	for _, ip := range ips {
+		addrs = append(addrs, netip.AddrPortFrom(ip.Unmap(), uint16(o.port())).String())
+	}
+	return addrs, nil
 }
 
 // mounted is an export that is mounted, with everything it stands on.
@@ -85,14 +97,19 @@ func mountExport(ctx context.Context, source spec, dir string, s settings) (m *m
 			m = nil
 		}
 	}()
-	addr, err := resolve(ctx, source, s.port())
+	addrs, err := resolve(ctx, source, s)
 	if err != nil {
 		return m, err
 	}
 	if m.record, err = writeRecord(source, dir); err != nil {
 		return m, err
 	}
-	m.road = newRoad(addr, s)
+	m.road = newRoad(addrs, s, logrus.StandardLogger())
+	m.road.took = func(c choice) {
+		if err := m.record.setTransport(c); err != nil {
+			logrus.WithError(err).Warn("the status of the mount could not be recorded")
+		}
+	}
 	m.client, err = nfsclient.New(ctx, nfsclient.Options{
 		Dial:         m.road.dial,
 		Server:       source.Host,
@@ -105,12 +122,12 @@ func mountExport(ctx context.Context, source spec, dir string, s settings) (m *m
 		Log:          logrus.StandardLogger(),
 	})
 	if err != nil {
-		return m, explain(err, source, addr, s)
+		return m, explain(err, source, addrs, s)
 	}
 	cred := nfsclient.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	root, attrs, err := m.client.Walk(ctx, cred, source.Export)
 	if err != nil {
-		return m, explain(err, source, addr, s)
+		return m, explain(err, source, addrs, s)
 	}
 	m.fs, err = fusefs.Mount(dir, m.client, root, attrs, fusefs.Options{
 		Source:     source.String(),

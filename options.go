@@ -10,7 +10,9 @@ import (
 
 // settings are the mount options after parsing.
 type settings struct {
-	Proto      string // "rdma" or "tcp"
+	Proto      string // protoRDMA or protoTCP
+	IPv6       bool   // only IPv6 addresses of the server
+	Provider   string // providerVerbs or providerIWARP; "": devices where they reach the server
 	Port       int    // 0: the standard port of Proto
 	Minor      uint32 // NFSv4 minor version; 0: the highest both ends know
 	RSize      int    // bytes; 0: the largest that both ends can
@@ -25,6 +27,18 @@ type settings struct {
 	Verbose    bool
 }
 
+// Values of settings.Proto.
+const (
+	protoRDMA = "rdma"
+	protoTCP  = "tcp"
+)
+
+// Values of settings.Provider.
+const (
+	providerVerbs = "verbs"
+	providerIWARP = "iwarp"
+)
+
 // Standard ports.
 const (
 	portRDMA = 20049 // RFC 8267 section 9
@@ -32,7 +46,7 @@ const (
 )
 
 func defaultSettings() settings {
-	return settings{Proto: "rdma", Timeout: 60 * time.Second, Retrans: 2, AllowOther: true}
+	return settings{Proto: protoRDMA, Timeout: 60 * time.Second, Retrans: 2, AllowOther: true}
 }
 
 // port returns the port to connect to.
@@ -40,7 +54,7 @@ func (s *settings) port() int {
 	switch {
 	case s.Port != 0:
 		return s.Port
-	case s.Proto == "tcp":
+	case s.Proto == protoTCP:
 		return portTCP
 	}
 	return portRDMA
@@ -57,15 +71,23 @@ type option struct {
 }
 
 var optionTable = []option{
-	{"proto", "rdma|tcp", "transport to the server (default rdma)", func(s *settings, v string) error {
-		if v != "rdma" && v != "tcp" {
-			return fmt.Errorf("must be rdma or tcp")
+	{"proto", "rdma|rdma6|tcp|tcp6", "transport to the server (default rdma); with a 6 over IPv6 only", func(s *settings, v string) error {
+		name, six := strings.CutSuffix(v, "6")
+		if name != protoRDMA && name != protoTCP {
+			return fmt.Errorf("must be rdma, rdma6, tcp or tcp6")
 		}
-		s.Proto = v
+		s.Proto, s.IPv6 = name, six
 		return nil
 	}},
-	{"rdma", "", "the same as proto=rdma", func(s *settings, _ string) error { s.Proto = "rdma"; return nil }},
-	{"tcp", "", "the same as proto=tcp", func(s *settings, _ string) error { s.Proto = "tcp"; return nil }},
+	{"rdma", "", "the same as proto=rdma", func(s *settings, _ string) error { s.Proto, s.IPv6 = protoRDMA, false; return nil }},
+	{"tcp", "", "the same as proto=tcp", func(s *settings, _ string) error { s.Proto, s.IPv6 = protoTCP, false; return nil }},
+	{"provider", "verbs|iwarp", "take an RDMA device, or software iWARP (default: a device if one reaches the server)", func(s *settings, v string) error {
+		if v != providerVerbs && v != providerIWARP {
+			return fmt.Errorf("must be verbs or iwarp")
+		}
+		s.Provider = v
+		return nil
+	}},
 	{"port", "N", "server port (default 20049 for rdma, 2049 for tcp)", func(s *settings, v string) error {
 		return setInt(&s.Port, v, 1, 65535)
 	}},

@@ -51,7 +51,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 
 		{"wszie=4096", `is "wsize" meant?`},
 		{"krb5", `unknown mount option "krb5"`},
-		{"proto=udp", "must be rdma or tcp"},
+		{"proto=udp", "must be rdma, rdma6, tcp or tcp6"},
 		{"port=0", "from 1 to 65535"},
 		{"port=x", "from 1 to 65535"},
 		{"port", `needs a value: port=N`},

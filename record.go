@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,8 +20,11 @@ type record struct {
 	PID  int    `json:"pid"`
 	Spec string `json:"spec"`
 	Dir  string `json:"dir"`
+	// Transport is what the present connection goes over, or the last one did.
+	Transport choice `json:"transport"`
 
 	file *os.File
+	size int // bytes written so far
 }
 
 // recordDir is the folder of the records: one for root, one for each user.
@@ -52,18 +56,36 @@ func writeRecord(s spec, dir string) (*record, error) {
 		return nil, fmt.Errorf("another nfsrdma-fuse process serves %s: unmount it first (nfsrdma-fuse umount %s)", dir, dir)
 	}
 	r := &record{PID: os.Getpid(), Spec: s.String(), Dir: dir, file: f}
-	b, err := json.Marshal(r)
+	err = f.Truncate(0)
 	if err == nil {
-		err = f.Truncate(0)
-	}
-	if err == nil {
-		_, err = f.WriteAt(b, 0)
+		err = r.write()
 	}
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
 	return r, nil
+}
+
+// write writes the record over the one before. It never gets shorter, so that
+// whoever reads meanwhile sees the one or the other.
+func (r *record) write() error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if pad := r.size - len(b); pad > 0 {
+		b = append(b, bytes.Repeat([]byte(" "), pad)...)
+	}
+	r.size = len(b)
+	_, err = r.file.WriteAt(b, 0)
+	return err
+}
+
+// setTransport records what the connection goes over. Calls must not overlap.
+func (r *record) setTransport(c choice) error {
+	r.Transport = c
+	return r.write()
 }
 
 // remove takes the record away, and with it the lock.
@@ -96,6 +118,33 @@ func findRecord(dir string) (*record, error) {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return r, nil
+}
+
+// findRecords returns the records of all mounts of this user, by directory. The
+// caller closes their files.
+func findRecords() ([]*record, error) {
+	entries, err := os.ReadDir(recordDir())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []*record
+	for _, e := range entries {
+		dir, err := url.PathUnescape(e.Name())
+		if err != nil {
+			continue // not one of ours
+		}
+		r, err := findRecord(dir)
+		if err != nil {
+			return all, err
+		}
+		if r != nil {
+			all = append(all, r)
+		}
+	}
+	return all, nil
 }
 
 // waitGone waits until the process behind the record has ended and tells

@@ -22,14 +22,9 @@ type umountOptions struct {
 // umount unmounts dir and waits until the process behind it has written back
 // what was dirty, given its state back to the server and ended.
 func umount(dir string, o umountOptions) error {
-	abs, err := filepath.Abs(dir)
+	abs, err := mountedPath(dir)
 	if err != nil {
 		return err
-	}
-	// The directory itself is not resolved: that would ask the server, who
-	// may be the reason for unmounting.
-	if parent, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil && abs != "/" {
-		abs = filepath.Join(parent, filepath.Base(abs))
 	}
 	ours, err := isOurMount(abs)
 	if err != nil {
@@ -49,6 +44,20 @@ func umount(dir string, o umountOptions) error {
 		return fmt.Errorf("%s is unmounted, but process %d has not ended within %v: it may still be writing data back to %s", dir, rec.PID, o.Limit, rec.Spec)
 	}
 	return nil
+}
+
+// mountedPath returns the absolute path of a directory that may be a mount. The
+// directory itself is not resolved: that would ask the server, who may be what
+// is wrong.
+func mountedPath(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil || abs == "/" {
+		return abs, err
+	}
+	if parent, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
+		abs = filepath.Join(parent, filepath.Base(abs))
+	}
+	return abs, nil
 }
 
 // fsType is the file system type that our mounts show.
