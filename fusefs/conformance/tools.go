@@ -16,6 +16,7 @@ import (
 
 var toolCases = []Case{
 	{"ToolCopyTree", toolCopyTree},
+	{"ToolCopyWithin", toolCopyWithin},
 	{"ToolListTree", toolListTree},
 	{"ToolTar", toolTar},
 	{"ToolGit", toolGit},
@@ -133,16 +134,24 @@ func (e *env) sameTree(what string, got, want map[string]string) {
 
 // toolCopyTree: cp -r in and out again, and sha256sum of all of it.
 func toolCopyTree(e *env) {
-	e.need("cp", "sha256sum", "find", "diff")
+	e.need("cp", "sha256sum", "find")
 	local := e.outside()
 	want := e.tree(local+"/src", e.o.TreeFiles)
-	e.shell(`cp -r "$1/src" "$2/in" && cp -r "$2/in" "$2/again" && cp -r "$2/again" "$1/out"`, local, e.dir)
-	e.sameTree("copied in", e.digests(e.path("in")), want)
-	e.sameTree("copied within and out", e.digests(local+"/out"), want)
-	e.shell(`cd "$1/src" && find . -type f -exec sha256sum {} + > "$1/sums" && cd "$2/again" && sha256sum -c --quiet "$1/sums"`, local, e.dir)
-	e.shell(`diff -r "$1/src" "$2/again"`, local, e.dir)
-	e.shell(`cp -a "$1/src" "$2/exact"`, local, e.dir)
+	e.shell(`cp -r "$1/src" "$2/in"`, local, e.dir)
+	e.shell(`cd "$1/src" && find . -type f -exec sha256sum {} + > "$1/sums" && cd "$2/in" && sha256sum -c --quiet "$1/sums"`, local, e.dir)
+	e.shell(`cp -r "$2/in" "$1/out"`, local, e.dir)
+	e.sameTree("copied in and out", e.digests(local+"/out"), want)
+}
+
+// toolCopyWithin: cp and diff from the mount to the mount, and cp -a, which
+// keeps times, modes and links.
+func toolCopyWithin(e *env) {
+	e.need("cp", "diff")
+	local := e.outside()
+	want := e.tree(local+"/src", e.o.TreeFiles)
+	e.shell(`cp -a "$1/src" "$2/exact" && cp -r "$2/exact" "$2/again"`, local, e.dir)
 	e.sameTree("copied with cp -a", e.digests(e.path("exact")), want)
+	e.shell(`diff -r "$1/src" "$2/again" && diff -r "$2/exact" "$2/again"`, local, e.dir)
 }
 
 // toolListTree: ls -lR and find see everything.

@@ -269,7 +269,9 @@ func (vm *VM) boot(o Options, image string) error {
 		// What the machine writes lives as long as it does: no need to wait for the disk.
 		"-drive", "file="+vm.file("root.qcow2")+",if=virtio,format=qcow2,cache=unsafe",
 		"-drive", "file="+vm.file("data.img")+",if=virtio,format=raw,cache=unsafe,discard=unmap",
-		"-netdev", "user,id=nfs,"+forward(portRDMA)+","+forward(portTCP), "-device", "virtio-net-pci,netdev=nfs,romfile=",
+		// Packets leave in batches of 60 µs: one by one they keep qemu's main loop
+		// from anything else, and siw sends small ones.
+		"-netdev", "user,id=nfs,"+forward(portRDMA)+","+forward(portTCP), "-device", "virtio-net-pci,netdev=nfs,romfile=,tx=timer,x-txtimer=60000",
 		"-netdev", "user,id=ctl,net=10.0.3.0/24,restrict=on,"+forward(portAgent), "-device", "virtio-net-pci,netdev=ctl,romfile=",
 		"-device", "virtio-rng-pci",
 	)

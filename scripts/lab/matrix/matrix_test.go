@@ -156,14 +156,20 @@ func (tb *table) publish(t *testing.T) {
 	}
 }
 
-// Sizes. Small ones are what an emulated processor does within minutes on
-// every road; large ones are the scenarios that one road runs.
-var (
-	small = conformance.Options{DirEntries: 250, BigFile: 16 << 20, TreeFiles: 30, Duration: time.Second}
-	large = conformance.Options{DirEntries: 10_000, BigFile: 1 << 30, TreeFiles: 600, Duration: time.Minute}
-	// scenarios are the cases that run large.
-	scenarios = []string{"ToolCopyTree", "ToolGit", "ConcurrentProcesses", "BigFile"}
-)
+// small is what an emulated processor does within minutes on every road.
+var small = conformance.Options{DirEntries: 250, BigFile: 16 << 20, TreeFiles: 30, Duration: time.Second}
+
+// scenarios are the cases that run large, on the road that everything is
+// about: each with its own size and export.
+var scenarios = []struct {
+	name, export string
+	size         conformance.Options
+}{
+	{"ConcurrentProcesses", "/", conformance.Options{Duration: time.Minute}},
+	{"ToolCopyTree", "/tmp", conformance.Options{TreeFiles: 2000}},
+	{"ToolGit", "/tmp", conformance.Options{TreeFiles: 200}},
+	{"BigFile", "/", conformance.Options{BigFile: 1 << 30}},
+}
 
 // ganeshaFaults are the cases that Ganesha 4.3 on a local file system fails by
 // itself: the request is right, and knfsd carries it out.
@@ -179,9 +185,13 @@ func TestMatrix(t *testing.T) {
 	tb := &table{cells: make(map[[2]string]string)}
 	defer tb.publish(t)
 
+	var chosen []string
+	if cases := os.Getenv("NFSRDMA_LAB_CASES"); cases != "" {
+		chosen = strings.Split(cases, ",")
+	}
 	suite := func(t *testing.T, road, dir string, o conformance.Options) {
-		if cases := os.Getenv("NFSRDMA_LAB_CASES"); cases != "" {
-			o.Only = strings.Split(cases, ",")
+		if o.Only == nil {
+			o.Only = chosen
 		}
 		o.Report = func(out conformance.Outcome) {
 			tb.outcome(road, out.Case, out.Failed, out.Skipped, out.Took)
@@ -274,14 +284,17 @@ func TestMatrix(t *testing.T) {
 				scenario(t, r.road, "server clean after unmount", clean)
 			})
 		}
-		// The scenarios, large, over the road that everything is about.
 		t.Run("scenarios", func(t *testing.T) {
-			t.Run("suite", func(t *testing.T) {
-				o := large
-				o.Only = scenarios
-				suite(t, "knfsd/siw/ext4, large", mount(t, bin, vm.RDMAAddr(), "/", "proto=rdma"), o)
-			})
-			scenario(t, "knfsd/siw/ext4, large", "server clean after unmount", clean)
+			for _, c := range scenarios {
+				if chosen != nil && !slices.Contains(chosen, c.name) {
+					continue
+				}
+				t.Run(c.name, func(t *testing.T) {
+					c.size.Only = []string{c.name}
+					suite(t, "knfsd/siw, large", mount(t, bin, vm.RDMAAddr(), c.export, "proto=rdma"), c.size)
+				})
+			}
+			scenario(t, "knfsd/siw, large", "server clean after unmount", clean)
 		})
 		// What went over the wire, in the eyes of an independent decoder.
 		scenario(t, "knfsd/siw/tmpfs", "capture decodes in tshark", func(t *testing.T) {
@@ -292,7 +305,10 @@ func TestMatrix(t *testing.T) {
 			defer c.Close()
 			t.Run("suite", func(t *testing.T) {
 				o := small
-				o.Only, o.BigFile = scenarios, 4<<20
+				o.Only, o.BigFile = nil, 4<<20
+				for _, c := range scenarios {
+					o.Only = append(o.Only, c.name)
+				}
 				conformance.Run(t, mount(t, bin, vm.RDMAAddr(), "/tmp", "proto=rdma,crc"), o)
 			})
 			d, err := c.Check(t.Context())
