@@ -26,3 +26,10 @@ func TestConformanceLocal(t *testing.T) {
 	}
 	conformance.Run(t, helper(t, "local", t.TempDir(), Options{AllowOther: true}), o)
 }
+
+// TestRandomNFS compares random sequences of system calls on a mount of the
+// embedded server with a local file system.
+func TestRandomNFS(t *testing.T) {
+	haveFUSE(t)
+	conformance.Random(t, helper(t, "iwarp", t.TempDir(), Options{AllowOther: true}))
+}

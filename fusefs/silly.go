@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -126,6 +127,13 @@ func (n *node) release(s *silly) bool {
 // unlink removes a name, or makes it a silly one.
 func (b *bridge) unlink(o *op, dir *node, name string, n *node, expected bool) error {
 	s, err := b.reserve(o, dir, name, n, expected)
+	if errors.Is(err, unix.EBUSY) {
+		// The kernel does not wait for the end of the last open: a program that
+		// has closed the file and now clears the directory may be ahead of it.
+		if d := b.sillies.of(dir); d == nil || d.waitEmpty(o) {
+			return nil // gone, as was asked for
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -280,7 +288,7 @@ func (t *sillies) of(dir *node) *sillyDir {
 	return t.dir[dir]
 }
 
-// sillyPatience is how long a rmdir waits for closes that the kernel may have
+// sillyPatience is how long a removal waits for closes that the kernel may have
 // sent ahead of it.
 const sillyPatience = 200 * time.Millisecond
 

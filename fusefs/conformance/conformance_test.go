@@ -18,3 +18,13 @@ func TestLocal(t *testing.T) {
 	}
 	Run(t, dir, Options{})
 }
+
+// TestRandomLocal holds the random sequences against a local file system on
+// both sides.
+func TestRandomLocal(t *testing.T) {
+	dir := os.Getenv("CONFORMANCE_DIR")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	Random(t, dir)
+}

@@ -189,15 +189,6 @@ func TestMatrix(t *testing.T) {
 	if cases := os.Getenv("NFSRDMA_LAB_CASES"); cases != "" {
 		chosen = strings.Split(cases, ",")
 	}
-	suite := func(t *testing.T, road, dir string, o conformance.Options) {
-		if o.Only == nil {
-			o.Only = chosen
-		}
-		o.Report = func(out conformance.Outcome) {
-			tb.outcome(road, out.Case, out.Failed, out.Skipped, out.Took)
-		}
-		conformance.Run(t, dir, o)
-	}
 	scenario := func(t *testing.T, road, name string, f func(t *testing.T)) {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
@@ -206,6 +197,18 @@ func TestMatrix(t *testing.T) {
 			}()
 			f(t)
 		})
+	}
+	suite := func(t *testing.T, road, dir string, o conformance.Options) {
+		if o.Only == nil {
+			o.Only = chosen
+		}
+		o.Report = func(out conformance.Outcome) {
+			tb.outcome(road, out.Case, out.Failed, out.Skipped, out.Took)
+		}
+		conformance.Run(t, dir, o)
+		if o.Only == nil {
+			scenario(t, road, "random calls as on a local disk", func(t *testing.T) { conformance.Random(t, dir) })
+		}
 	}
 
 	t.Run("embedded", func(t *testing.T) {
