@@ -85,7 +85,7 @@ func (c *Client) SetAttr(ctx context.Context, cred Cred, fh FH, f *File, set *nf
 		case err == nil, !stateTrouble(status), try == maxStateTries:
 			return attrs, err
 		case f != nil:
-			if err := c.restate(ctx, f.open, nfs4.ShareAccessWrite, sid, status); err != nil {
+			if err := c.restateIO(ctx, f, nfs4.ShareAccessWrite, sid, status); err != nil {
 				return nil, opError(nfs4.OpSetAttr, err)
 			}
 		default:
@@ -101,7 +101,7 @@ func (c *Client) sizeStateID(fh FH, f *File, set *nfs4.Attrs) (nfs4.StateID, err
 	case !set.Has(nfs4.AttrSize):
 		return nfs4.AnonymousStateID, nil
 	case f != nil:
-		return c.pick(f.open, nfs4.ShareAccessWrite)
+		return c.pickIO(f, nfs4.ShareAccessWrite)
 	}
 	s := &c.state
 	s.mu.Lock()

@@ -205,9 +205,7 @@ func (c *Client) cbOp(s *session, op nfs4.CBArgs, raced bool) nfs4.CBRes {
 		c.mu.Unlock()
 		return &nfs4.CBRecallSlotRes{}
 	case *nfs4.CBNotifyLockArgs:
-		if h := c.onNotifyLock.Load(); h != nil {
-			(*h)(a.FH.Clone(), slices.Clone(a.Owner.Owner))
-		}
+		c.notifyLock(a.FH, a.Owner.Owner)
 		return &nfs4.CBNotifyLockRes{}
 	}
 	return cbFailure(op, nfs4.ErrNotSupp)

@@ -125,12 +125,24 @@ func TestCallbackCompound(t *testing.T) {
 	}
 
 	// A lock that has come free.
-	got := make(chan string, 1)
-	hook := func(fh FH, owner []byte) { got <- string(fh) + "/" + string(owner) }
-	c.onNotifyLock.Store(&hook)
-	check(do(seq(7), &nfs4.CBNotifyLockArgs{FH: FH("f"), Owner: nfs4.LockOwner{Owner: []byte("o")}}), 2, nfs4.OK)
-	if s := <-got; s != "f/o" {
-		t.Errorf("notified of %q", s)
+	f := create(t, c, "f")
+	mine, other := LockOwner{ID: 7}, LockOwner{ID: 7, Flock: true}
+	w, no := c.addWaiter(f.open.node, mine), c.addWaiter(f.open.node, other)
+	notify := func(fh FH, owner []byte) {
+		check(do(seq(7), &nfs4.CBNotifyLockArgs{FH: fh, Owner: nfs4.LockOwner{Owner: owner}}), 2, nfs4.OK)
+	}
+	notify(FH("x"), mine.wire())
+	notify(f.FH(), []byte("x"))
+	if len(w.woken) != 0 {
+		t.Error("woken for another file or owner")
+	}
+	notify(f.FH(), mine.wire())
+	notify(f.FH(), mine.wire())
+	if len(w.woken) != 1 || len(no.woken) != 0 {
+		t.Errorf("%d and %d wake-ups", len(w.woken), len(no.woken))
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 
 	// A retry is answered from the cache, octet by octet.

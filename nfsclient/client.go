@@ -34,8 +34,7 @@ type Client struct {
 
 	requests sync.Pool
 
-	renewing     atomic.Bool // a renewal of the lease is under way
-	onNotifyLock atomic.Pointer[func(fh FH, owner []byte)]
+	renewing atomic.Bool // a renewal of the lease is under way
 
 	stats counters
 	sizes struct{ read, write, reply atomic.Int64 } // bytes

@@ -9,7 +9,8 @@ import (
 	"nfsrdma-fuse/xdr/nfs4"
 )
 
-// Close syncs and closes the file. The server is told even if ctx is done: then
+// Close syncs and closes the file, and releases the locks that were made through
+// it. The server is told even if ctx is done: then
 // by the client, later. The error is that of the sync.
 func (f *File) Close(ctx context.Context) error {
 	if f.closed.Swap(true) {
@@ -17,6 +18,7 @@ func (f *File) Close(ctx context.Context) error {
 	}
 	err := f.Sync(ctx)
 	if ctx.Err() == nil {
+		f.unlockAll(ctx)
 		f.release()
 		if f.c.settleShare(ctx, f.open) == nil {
 			f.gone()
@@ -34,6 +36,7 @@ func (f *File) Close(ctx context.Context) error {
 		if err := f.c.syncNode(ctx, f.open.node); err != nil {
 			f.c.log.WithError(err).Warn("data of a closed file not brought to stable storage")
 		}
+		f.unlockAll(ctx)
 		f.release()
 		_ = f.c.settleShare(ctx, f.open)
 		f.gone()

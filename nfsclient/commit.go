@@ -204,7 +204,8 @@ func (c *Client) restore(ctx context.Context) error {
 		}
 		c.account(n)
 		if err != nil {
-			if status, ok := statusOf(err); !ok || sessionTrouble(status) {
+			status, ok := statusOf(err)
+			if gone := errors.Is(err, ErrStateLost) || errors.Is(err, ErrLocksLost); !gone && (!ok || sessionTrouble(status)) {
 				return err
 			}
 			c.log.WithError(err).Warn("data lost by the server could not be written again yet")

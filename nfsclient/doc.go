@@ -17,6 +17,7 @@
 //	health       when a silent connection is probed and given up
 //	share        what an owner has open of a file, and what to tell the server
 //	delegations  which delegations there are
+//	heldRanges   what an owner has locked of a file
 //	ledger       who owns every byte that is written and not yet committed
 //	cbSlotTable  which callbacks were executed, and how they were answered
 //
@@ -37,7 +38,9 @@
 // What a server has acknowledged and not yet committed is kept, and written
 // again if the server restarts, before anybody can read there; Sync returns
 // when nothing is left to keep. After a restart of the server open files are
-// reclaimed.
+// reclaimed, and so are byte-range locks. A lock that the server has dropped and
+// does not give back makes every use of the file it was made through fail, until
+// it is unlocked or the file is closed.
 //
 // # Locks
 //
@@ -51,12 +54,15 @@
 //	  jobs.mu
 //	Client.cbMu         slots of the back channel; never with another
 //
-// An openShare's turn is no lock but a place in a queue: it is held while the
-// server is told to close or downgrade, with none of the above held.
+// The turns of an openShare and of a locker are no locks but places in a queue:
+// they are held while the server is told to close or downgrade, or to lock or
+// unlock, with none of the above held. Who has a locker's turn may take an
+// openShare's, not the other way round.
 //
 // # Goroutines
 //
 // A client has the manager, the resender and one that watches over the
 // connection; at most maxJobs that clean up; one for each health check, renewal
-// of the lease and doubtful slot, of which there are as many as slots at most.
+// of the lease and doubtful slot, of which there are as many as slots at most; and
+// one for each owner of locks that is locking or unlocking.
 package nfsclient

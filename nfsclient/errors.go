@@ -34,6 +34,9 @@ var (
 	// ErrStateLost means that the server has dropped the state behind an open
 	// file, and it could not be had again.
 	ErrStateLost = errors.New("nfsclient: open state lost at the server")
+	// ErrLocksLost means that the server has dropped locks that were made
+	// through the file, so that somebody else may have had them since.
+	ErrLocksLost = errors.New("nfsclient: locks lost at the server")
 	// ErrProtocol means that the server broke the protocol.
 	ErrProtocol = errors.New("nfsclient: malformed reply")
 )
@@ -133,6 +136,7 @@ var causeErrno = []struct {
 	{ErrClosed, syscall.EIO},
 	{ErrUnknownOutcome, syscall.EIO},
 	{ErrStateLost, syscall.EIO},
+	{ErrLocksLost, syscall.EIO},
 	{ErrProtocol, syscall.EIO},
 	{ulb.ErrReplyTooLarge, syscall.EIO},
 	{ulb.ErrChunk, syscall.EIO},

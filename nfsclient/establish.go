@@ -79,6 +79,7 @@ func (c *Client) perform(ctx context.Context, act action) error {
 		c.dispatch()
 		c.wakeResender()
 		c.mu.Unlock()
+		c.wakeAllLocks()
 	case actVerify:
 		err = c.verify(ctx)
 	}

@@ -21,6 +21,9 @@ type File struct {
 	access uint32 // share access
 	closed atomic.Bool
 	seen   atomic.Uint64 // lost writes that this file has been told of
+	// lockers are those who have made locks through the file; guarded by
+	// state.mu.
+	lockers map[*locker]struct{}
 }
 
 // maxParallel bounds the pieces of one large read or write that are in flight.
@@ -89,7 +92,7 @@ func (f *File) readOnce(ctx context.Context, off int64, n int) (buf *ulb.Buffer,
 	r.read = nfs4.ReadArgs{Offset: uint64(off), Count: uint32(count)}
 	r.add(&r.read, &r.readRes)
 	for try := 0; ; try++ {
-		if r.read.StateID, err = c.pick(f.open, nfs4.ShareAccessRead); err != nil {
+		if r.read.StateID, err = c.pickIO(f, nfs4.ShareAccessRead); err != nil {
 			r.free()
 			return nil, 0, false, opError(nfs4.OpRead, err)
 		}
@@ -101,7 +104,7 @@ func (f *File) readOnce(ctx context.Context, off int64, n int) (buf *ulb.Buffer,
 			break
 		}
 		if stateTrouble(status) && try < maxStateTries {
-			err = c.restate(ctx, f.open, nfs4.ShareAccessRead, r.read.StateID, status)
+			err = c.restateIO(ctx, f, nfs4.ShareAccessRead, r.read.StateID, status)
 			if err == nil {
 				continue
 			}
@@ -290,7 +293,7 @@ func (f *File) sendWrite(ctx context.Context, r *request, buf *ulb.Buffer, off i
 	r.add(&r.write, &r.writeRes)
 	w, order := r.writes, r.order
 	for try := 0; ; try++ {
-		if r.write.StateID, err = c.pick(f.open, nfs4.ShareAccessWrite); err != nil {
+		if r.write.StateID, err = c.pickIO(f, nfs4.ShareAccessWrite); err != nil {
 			r.free()
 			return err
 		}
@@ -309,7 +312,7 @@ func (f *File) sendWrite(ctx context.Context, r *request, buf *ulb.Buffer, off i
 			return nil
 		}
 		if stateTrouble(status) && try < maxStateTries && !r.urgent {
-			err = c.restate(ctx, f.open, nfs4.ShareAccessWrite, r.write.StateID, status)
+			err = c.restateIO(ctx, f, nfs4.ShareAccessWrite, r.write.StateID, status)
 			if err == nil {
 				continue
 			}

@@ -32,6 +32,10 @@ func (c *Client) reclaim(ctx context.Context) error {
 	for _, o := range open {
 		err := c.claim(ctx, o, nfs4.ClaimPrevious, true)
 		status, ok := statusOf(err)
+		if err == nil {
+			err = c.reclaimLocks(ctx, o)
+			status, ok = 0, false
+		}
 		switch {
 		case err == nil, errors.Is(err, ErrStateLost):
 		case ok && (status == nfs4.ErrNoGrace || status == nfs4.ErrReclaimBad || status == nfs4.ErrReclaimConflict):
@@ -49,6 +53,7 @@ func (c *Client) reclaim(ctx context.Context) error {
 		return err
 	}
 	for _, o := range late {
+		c.loseLocks(o) // others may have had them meanwhile
 		if err := c.claim(ctx, o, nfs4.ClaimFH, true); err != nil && !errors.Is(err, ErrStateLost) {
 			return err
 		}
@@ -92,7 +97,7 @@ func (c *Client) toReclaim() (open []*openShare, given []*delegation) {
 // that some are not, and replaces those that are not.
 func (c *Client) verify(ctx context.Context) error {
 	now := time.Now()
-	sids, holders := c.heldStateIDs()
+	sids, opens, locks := c.heldStateIDs()
 	for at := 0; at < len(sids); at += testBatch {
 		batch := sids[at:min(at+testBatch, len(sids))]
 		statuses, err := c.testStateIDs(ctx, batch)
@@ -103,7 +108,9 @@ func (c *Client) verify(ctx context.Context) error {
 			if status == nfs4.OK || status == nfs4.ErrOldStateID {
 				continue
 			}
-			if err := c.replace(ctx, batch[i], holders[at+i], status); err != nil {
+			if locks[at+i] != nil {
+				c.dropLocks(ctx, locks[at+i], batch[i], status)
+			} else if err := c.replace(ctx, batch[i], opens[at+i], status); err != nil {
 				return err
 			}
 		}
@@ -116,22 +123,32 @@ func (c *Client) verify(ctx context.Context) error {
 }
 
 // heldStateIDs returns the stateids of everything held at the server, and who
-// holds them: nil for a delegation.
-func (c *Client) heldStateIDs() (sids []nfs4.StateID, holders []*openShare) {
+// holds them: an open or locks, or neither for a delegation.
+func (c *Client) heldStateIDs() (sids []nfs4.StateID, opens []*openShare, locks []*lockState) {
 	s := &c.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	add := func(sid nfs4.StateID, o *openShare, st *lockState) {
+		sids, opens, locks = append(sids, sid), append(opens, o), append(locks, st)
+	}
 	for _, d := range s.delegs.byID {
-		sids, holders = append(sids, d.sid), append(holders, nil)
+		add(d.sid, nil, nil)
 	}
 	for _, n := range s.nodes {
 		for _, o := range n.shares {
 			if o.held {
-				sids, holders = append(sids, o.sid), append(holders, o)
+				add(o.sid, o, nil)
+			}
+		}
+		for _, l := range n.lockers {
+			for _, st := range l.states {
+				if st.held {
+					add(st.sid, nil, st)
+				}
 			}
 		}
 	}
-	return sids, holders
+	return sids, opens, locks
 }
 
 func (c *Client) testStateIDs(ctx context.Context, sids []nfs4.StateID) ([]nfs4.Status, error) {
@@ -157,6 +174,7 @@ func (c *Client) replace(ctx context.Context, sid nfs4.StateID, o *openShare, st
 		return nil
 	}
 	c.log.WithField("cause", status).Warn("open revoked, opening again")
+	c.loseLocks(o)
 	c.freeStateID(ctx, sid, status)
 	c.state.mu.Lock()
 	gone := o.sid.Other != sid.Other

@@ -48,6 +48,9 @@ type node struct {
 	shares map[string]*openShare // by the key of the credential
 	deleg  *delegation
 
+	lockers map[LockOwner]*locker
+	waiters map[*lockWaiter]struct{} // for locks
+
 	writes writes
 }
 
@@ -57,6 +60,9 @@ type openShare struct {
 	share
 	node *node
 	cred *credential
+	// notifies says that the server tells when a lock has become free; guarded
+	// by state.mu.
+	notifies bool
 	// turn is held while the server is told to close or downgrade the share, or
 	// while it is opened again after a loss: one thing at a time.
 	turn chan struct{}
@@ -142,6 +148,12 @@ func (s *state) stats(out *Stats) {
 	defer s.mu.Unlock()
 	out.OpenFiles = len(s.files)
 	out.Delegations = s.delegs.held
+	for _, n := range s.nodes {
+		for _, l := range n.lockers {
+			out.Locks += len(l.ranges)
+		}
+		out.LockWaiters += len(n.waiters)
+	}
 	out.Uncommitted = s.pages.size()
 }
 
@@ -243,6 +255,7 @@ func (c *Client) reopen(ctx context.Context, o *openShare, used nfs4.StateID, st
 	}
 	sid := o.sid
 	s.mu.Unlock()
+	c.loseLocks(o)
 	c.freeStateID(ctx, sid, status)
 	return c.claim(ctx, o, nfs4.ClaimFH, false)
 }
@@ -279,6 +292,7 @@ func (c *Client) claim(ctx context.Context, o *openShare, how nfs4.ClaimType, ur
 			return err
 		}
 		c.log.WithError(err).Warn("open file lost at the server")
+		c.loseLocks(o)
 		c.state.mu.Lock()
 		defer c.state.mu.Unlock()
 		o.lose(&Error{Op: "OPEN", Err: fmt.Errorf("%w (%v)", ErrStateLost, status)})
@@ -321,6 +335,7 @@ func (c *Client) regranted(r *request, fh FH, access uint32) {
 	n := s.node(fh)
 	o := n.share(r.cred)
 	o.grant(r.openRes.StateID, access)
+	o.notifies = r.openRes.RFlags&nfs4.OpenResultMayNotifyLock != 0
 	idle := o.needed() == 0
 	if !idle {
 		s.unref(n)

@@ -56,6 +56,8 @@ type Stats struct {
 
 	OpenFiles   int // files open
 	Delegations int // delegations held
+	Locks       int // ranges of bytes locked
+	LockWaiters int // operations that wait for a lock
 	Uncommitted int // bytes of memory held for data not yet on stable storage
 	Outstanding int // requests not finished, abandoned ones included
 }

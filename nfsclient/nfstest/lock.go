@@ -100,8 +100,8 @@ func (c *compound) lock(a *nfs4.LockArgs) nfs4.Res {
 		return res
 	}
 	if r := s.conflict(f, c.cl, owner, a.Offset, last, write); r != nil {
-		if a.Type >= nfs4.ReadWaitLock && len(s.waiters) < maxWaiters {
-			s.waiters = append(s.waiters, &lockWaiter{c.cl, f, owner, a.Offset, last, write})
+		if a.Type >= nfs4.ReadWaitLock && !s.opt.NoNotifyLock {
+			s.await(&lockWaiter{c.cl, f, owner, a.Offset, last, write})
 		}
 		res.Status, res.Denied = nfs4.ErrDenied, denied(r)
 		if a.Reclaim {
@@ -128,6 +128,13 @@ func (c *compound) lock(a *nfs4.LockArgs) nfs4.Res {
 	s.notifyWaiters(f) // a write lock may have become a read lock
 	c.curState, c.hasState = res.StateID, true
 	return res
+}
+
+// await enters a waiter, unless it has asked for the same before. s.mu is held.
+func (s *Server) await(w *lockWaiter) {
+	if len(s.waiters) < maxWaiters && !slices.ContainsFunc(s.waiters, func(o *lockWaiter) bool { return *o == *w }) {
+		s.waiters = append(s.waiters, w)
+	}
 }
 
 // lockOwner finds the open and the lock state that a LOCK refers to; the latter is

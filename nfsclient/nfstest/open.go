@@ -226,7 +226,10 @@ func (c *compound) openFile(a *nfs4.OpenArgs, o object, made bool, res *nfs4.Ope
 	mine.opens |= openBit(access, a.ShareDeny)
 
 	res.StateID = mine.id()
-	res.RFlags = nfs4.OpenResultLockTypePOSIX | nfs4.OpenResultMayNotifyLock
+	res.RFlags = nfs4.OpenResultLockTypePOSIX
+	if !s.opt.NoNotifyLock {
+		res.RFlags |= nfs4.OpenResultMayNotifyLock
+	}
 	if s.opt.PreserveUnlinked {
 		res.RFlags |= nfs4.OpenResultPreserveUnlinked
 	}

@@ -46,6 +46,9 @@ type Options struct {
 	// PreserveUnlinked makes OPEN promise that an open file stays usable
 	// when its last name is removed. It does in any case.
 	PreserveUnlinked bool
+	// NoNotifyLock leaves clients to find out by themselves when a lock that
+	// they were refused has become free.
+	NoNotifyLock bool
 	// NoXattrs, NoACLs turn the optional features of these names off.
 	NoXattrs, NoACLs bool
 	// Unsupported are operations that the server answers with
