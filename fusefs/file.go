@@ -56,6 +56,9 @@ func (b *bridge) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 		b.removeSilly(o, n.closed())
 		return o.end(err)
 	}
+	if in.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
+		attrs = b.dropPrivs(o, n, attrs)
+	}
 	b.fillOpen(o, n, f, r.Write, attrs, out)
 	return o.end(nil)
 }
@@ -114,6 +117,9 @@ func (b *bridge) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, 
 	}
 	n := b.nodes.enter(dentry{dir.id, name}, fh, attrs)
 	n.opened()
+	if in.OpenFlags&fuse.OPEN_KILL_SUIDGID != 0 {
+		attrs = b.dropPrivs(o, n, attrs)
+	}
 	b.fillOpen(o, n, f, r.Write, attrs, &out.OpenOut)
 	b.entry(n, attrs, &out.EntryOut)
 	return o.end(nil)

@@ -75,12 +75,8 @@ func mount(dir string, c backend, root nfs4.FH, attrs *nfs4.Attrs, o Options) (*
 		MaxBackground:            o.MaxBackground,
 		EnableSymlinkCaching:     true, // a link's text never changes
 		ExplicitDataCacheControl: true, // the change attribute decides, not the time of modification
-		DisableXAttrs:            true,
-		// Not CAP_HANDLE_KILLPRIV: the kernel then clears set-ID bits itself,
-		// by setting the mode. knfsd and Ganesha do so for a WRITE and not for
-		// a change of the size.
-		ExtraCapabilities: fuse.CAP_ASYNC_DIO | fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_READDIRPLUS_AUTO,
-		Logger:            log.New(logWriter{o}, "", 0),
+		ExtraCapabilities:        fuse.CAP_ASYNC_DIO | fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_HANDLE_KILLPRIV_V2,
+		Logger:                   log.New(logWriter{o}, "", 0),
 	})
 	if err != nil {
 		unix.Close(probe)

@@ -83,6 +83,9 @@ func (b *bridge) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if err != nil {
 		return o.end(err)
 	}
+	if in.Valid&fuse.FATTR_KILL_SUIDGID != 0 {
+		attrs = b.dropPrivs(o, n, attrs)
+	}
 	b.note(n, attrs, true)
 	b.attrOut(n, attrs, out)
 	return o.end(nil)

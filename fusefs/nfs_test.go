@@ -135,10 +135,7 @@ func TestServerPermissions(t *testing.T) {
 // posixExcluded are the cases of go-fuse's suite that do not run here, each
 // with its reason.
 var posixExcluded = map[string]string{
-	"XAttr":             "extended attributes are not served",
-	"XAttrLarge":        "extended attributes are not served",
-	"Fallocate":         "space is not preallocated",
-	"FallocateKeepSize": "space is not preallocated",
+	"FallocateKeepSize": "NFS cannot reserve space behind the end of a file and leave its size",
 	"OpenSymlinkRace":   "long, and its race is among those of ConcurrentSameNames",
 	// The case expects two descriptors of one process to get into each other's
 	// way, which POSIX locks do not.

@@ -42,6 +42,7 @@ type Client struct {
 	root      FH
 	rootAttrs nfs4.Attrs
 	limits    Limits
+	features  features
 
 	ctx    context.Context // ends with the client; background work runs under it
 	cancel context.CancelFunc

@@ -19,6 +19,7 @@
 //	delegations  which delegations there are
 //	heldRanges   what an owner has locked of a file
 //	ledger       who owns every byte that is written and not yet committed
+//	features     what the server has said that it does not offer
 //	cbSlotTable  which callbacks were executed, and how they were answered
 //
 // Around them, channel.go carries requests to the server and back, manager.go
@@ -52,6 +53,7 @@
 //	    writes.mu       one file's ledger and WRITEs in flight
 //	      uncommitted.mu
 //	  jobs.mu
+//	features.mu         what the server offers; never with another
 //	Client.cbMu         slots of the back channel; never with another
 //
 // The turns of an openShare and of a locker are no locks but places in a queue:

@@ -18,7 +18,8 @@ import (
 type File struct {
 	c      *Client
 	open   *openShare
-	access uint32 // share access
+	access uint32    // share access
+	fsid   nfs4.FSID // of its file system
 	closed atomic.Bool
 	seen   atomic.Uint64 // lost writes that this file has been told of
 	// lockers are those who have made locks through the file; guarded by

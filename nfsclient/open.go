@@ -57,6 +57,7 @@ func (c *Client) Open(ctx context.Context, cred Cred, q OpenRequest) (*File, FH,
 		_ = f.Close(ctx)
 		return nil, nil, nil, err
 	}
+	f.fsid = attrs.FSID
 	return f, f.FH().Clone(), attrs, nil
 }
 

@@ -97,6 +97,13 @@ func setuidBits(e *env) {
 	for what, change := range map[string]func(fd int) error{
 		"write":     func(fd int) error { return pwriteFull(fd, []byte("x"), 0) },
 		"ftruncate": func(fd int) error { return unix.Ftruncate(fd, 3) },
+		"truncation by open": func(int) error {
+			fd, err := unix.Openat(dir, "file", unix.O_WRONLY|unix.O_TRUNC|unix.O_CLOEXEC, 0)
+			if err == nil {
+				err = unix.Close(fd)
+			}
+			return err
+		},
 	} {
 		e.ok(unix.Chmod(p, 0o6755), "chmod")
 		err := e.as(12345, 12345, nil, func() error {

@@ -163,6 +163,9 @@ func leastRoom(args nfs4.Args) int {
 
 // fail returns the result of an operation that failed with no more than a status.
 func fail(op nfs4.OpNum, status nfs4.Status) nfs4.Res {
+	if op == nfs4.OpCopy { // of which one failure says more
+		return &nfs4.CopyRes{Status: status}
+	}
 	return &nfs4.IllegalRes{Number: op, Status: status}
 }
 
