@@ -25,7 +25,7 @@ var importRules = map[string]struct{ project, libraries []string }{
 		libraries: []string{"github.com/hanwen/go-fuse/v2", "github.com/sirupsen/logrus", "golang.org/x/sys"},
 	},
 	"fusefs/conformance": {
-		libraries: []string{"golang.org/x/sys"},
+		libraries: []string{"golang.org/x/sys", "pgregory.net/rapid"},
 	},
 	"nfsclient": {
 		project:   []string{"ulb", "xdr", "xdr/rpc", "xdr/nfs4"},
