@@ -1,6 +1,8 @@
 package fusefs
 
 import (
+	"time"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"nfsrdma-fuse/xdr/nfs4"
@@ -158,16 +160,18 @@ func modeAttrs(mode uint32) *nfs4.Attrs {
 	return a
 }
 
-// entry fills in the answer for a node that was entered.
-func (b *bridge) entry(n *node, a *nfs4.Attrs, out *fuse.EntryOut) {
+// entry fills in the answer for a node that was entered in a directory, with
+// attributes fetched at at.
+func (b *bridge) entry(dir, n *node, a *nfs4.Attrs, at fetched, out *fuse.EntryOut) {
 	out.NodeId = n.id
 	b.attr(n, a, &out.Attr)
-	out.SetEntryTimeout(b.o.EntryTimeout)
-	out.SetAttrTimeout(b.o.AttrTimeout)
+	now := time.Now()
+	out.SetEntryTimeout(b.nameTime(dir, at, now))
+	out.SetAttrTimeout(b.attrTime(n, at, now))
 }
 
 // attrOut fills in the answer to GETATTR and SETATTR.
-func (b *bridge) attrOut(n *node, a *nfs4.Attrs, out *fuse.AttrOut) {
+func (b *bridge) attrOut(n *node, a *nfs4.Attrs, at fetched, out *fuse.AttrOut) {
 	b.attr(n, a, &out.Attr)
-	out.SetTimeout(b.o.AttrTimeout)
+	out.SetTimeout(b.attrTime(n, at, time.Now()))
 }

@@ -30,6 +30,12 @@ type backend interface {
 	ReadDir(ctx context.Context, cred nfsclient.Cred, dir nfs4.FH, cookie uint64, verf nfs4.Verifier, plus bool, n int, each func(*nfsclient.DirEntry)) (newVerf nfs4.Verifier, eof bool, err error)
 }
 
+// dirWatcher is a backend that tells how an operation has changed a directory,
+// before it returns. A backend need not be one.
+type dirWatcher interface {
+	WatchDirs(func(dir nfs4.FH, ci nfs4.ChangeInfo))
+}
+
 // file is an open file of a backend.
 type file interface {
 	Read(ctx context.Context, off int64, n int) (buf *ulb.Buffer, got int, eof bool, err error)

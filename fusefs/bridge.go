@@ -28,8 +28,11 @@ type bridge struct {
 	// expiring counts the files that are kept for openGrace.
 	expiring sync.WaitGroup
 
+	expiry expiry
+
 	server atomic.Pointer[fuse.Server]
-	dead   func() bool // whether the kernel has given up the connection
+	kernel atomic.Int64 // the FUSE descriptor; -1 if there is none
+	dead   func() bool  // whether the kernel has given up the connection
 	seq    atomic.Uint64
 	stats  counters
 }
@@ -46,6 +49,11 @@ func newBridge(c backend, root nfs4.FH, attrs *nfs4.Attrs, o Options) *bridge {
 		sillies:       newSillies(),
 		dead:          func() bool { return false },
 	}
+	b.expiry.b = b
+	b.kernel.Store(-1)
+	if w, ok := c.(dirWatcher); ok {
+		w.WatchDirs(b.dirChanged)
+	}
 	return b
 }
 
@@ -58,8 +66,9 @@ func (b *bridge) Init(s *fuse.Server) { b.server.Store(s) }
 // op is a request of the kernel in progress: its context, and who sent it.
 type op struct {
 	opContext
-	b    *bridge
-	cred nfsclient.Cred
+	b     *bridge
+	cred  nfsclient.Cred
+	began fetched
 }
 
 // begin starts a request; its end must be called with the answer.
@@ -74,7 +83,7 @@ func (b *bridge) begin(cancel <-chan struct{}, h *fuse.InHeader) *op {
 func (b *bridge) beginQuiet(cancel <-chan struct{}, h *fuse.InHeader) *op {
 	b.stats.requests.Add(1)
 	b.stats.running.Add(1)
-	o := &op{b: b}
+	o := &op{b: b, began: b.fetching()}
 	o.interrupt = cancel
 	pid := h.Pid
 	o.fatal = func() bool { return b.dead() || beingKilled(pid) }

@@ -1,11 +1,5 @@
 package fusefs
 
-import (
-	"github.com/hanwen/go-fuse/v2/fuse"
-
-	"nfsrdma-fuse/xdr/nfs4"
-)
-
 // cacheState tells whether the kernel's cached data of a file is still the
 // file's: which change attribute (RFC 8881 section 5.8.1.4) belongs to it.
 //
@@ -60,29 +54,14 @@ func (s *cacheState) observe(change uint64, exact bool) (drop bool) {
 }
 
 // open takes the change attribute that came with an open and tells whether
-// cached data may be kept: only if it surely belongs to this change.
-func (s *cacheState) open(change uint64) (keep bool) {
-	keep = s.known && change == s.change && !s.changed && !s.shared
+// cached data may be kept: only if it surely belongs to this change, or is
+// trusted to.
+func (s *cacheState) open(change uint64, trusted bool) (keep bool) {
+	keep = s.known && (trusted || change == s.change && !s.changed && !s.shared)
 	s.change, s.known = change, true
 	s.changed = s.changing > 0
-	s.shared = false
+	s.shared = s.shared && trusted
 	return keep
-}
-
-// note takes the attributes that arrived for a node and has the kernel drop
-// what it has cached of a file that somebody else has changed. It must be
-// called without locks: the kernel waits for pages whose requests we answer.
-func (b *bridge) note(n *node, a *nfs4.Attrs, exact bool) {
-	if n.typ != fuse.S_IFREG || !a.Has(nfs4.AttrChange) {
-		return
-	}
-	n.mu.Lock()
-	drop := n.cache.observe(a.Change, exact)
-	n.mu.Unlock()
-	if drop {
-		b.stats.dropped.Add(1)
-		b.dropCache(n)
-	}
 }
 
 // dropCache has the kernel drop the data and attributes of a node. The kernel
@@ -90,6 +69,14 @@ func (b *bridge) note(n *node, a *nfs4.Attrs, exact bool) {
 func (b *bridge) dropCache(n *node) {
 	if s := b.server.Load(); s != nil {
 		s.InodeNotify(n.id, 0, 0)
+	}
+}
+
+// dropAttrs has the kernel ask for the attributes of a node when it next needs
+// them.
+func (b *bridge) dropAttrs(n *node) {
+	if s := b.server.Load(); s != nil {
+		s.InodeNotify(n.id, -1, 0)
 	}
 }
 

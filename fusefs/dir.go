@@ -26,8 +26,7 @@ const (
 	// hand.
 	firstPage = 32 << 10
 	// pageLife is for how long entries may be given to the kernel with the
-	// attributes that came with them. The kernel keeps those for
-	// Options.AttrTimeout.
+	// attributes that came with them.
 	pageLife = time.Second
 )
 
@@ -40,8 +39,7 @@ type dirHandle struct {
 	from    uint64 // the offset that the page begins behind
 	eof     bool
 	plus    bool // the page has attributes
-	fetched time.Time
-	seq     uint64 // bridge.seq when the page was asked for
+	fetched fetched
 	verf    nfs4.Verifier
 }
 
@@ -161,7 +159,7 @@ func (h *dirHandle) find(off uint64) (rest []dirEntry, ok bool) {
 // names come and go by our own requests, and what the kernel is told of them it
 // takes for true from now on.
 func (b *bridge) stale(h *dirHandle) bool {
-	return time.Since(h.fetched) > pageLife || h.node.modified.Load() > h.seq
+	return time.Since(h.fetched.at) > pageLife || h.node.overtaken(h.fetched)
 }
 
 // add puts an entry into the answer, with its attributes if they may be used.
@@ -177,12 +175,13 @@ func (b *bridge) add(h *dirHandle, e *dirEntry, out *fuse.DirEntryList, plus, at
 	if !attrs || e.attrs == nil || len(e.fh) == 0 {
 		return true // node id 0: a name only
 	}
-	if n := b.nodes.peek(e.fh); n != nil && n.modified.Load() > h.seq {
+	if n := b.nodes.peek(e.fh); n != nil && n.overtaken(h.fetched) {
 		return true // changed by us since; the kernel knows better
 	}
 	n := b.nodes.enter(dentry{h.node.id, e.Name}, e.fh, e.attrs)
-	b.note(n, e.attrs, false)
-	b.entry(n, e.attrs, entry)
+	b.appear(h.node, e.Name)
+	b.note(n, e.attrs, h.fetched, false)
+	b.entry(h.node, n, e.attrs, h.fetched, entry)
 	return true
 }
 
@@ -192,7 +191,7 @@ func (b *bridge) fetch(ctx context.Context, cred nfsclient.Cred, h *dirHandle, o
 	if off <= offDotDot {
 		cookie, verf = 0, nfs4.Verifier{}
 	}
-	seq, now := b.seq.Load(), time.Now()
+	began := b.fetching()
 	var page []dirEntry
 	var bad error
 	verf, eof, err := b.c.ReadDir(ctx, cred, h.node.fh, cookie, verf, plus, size, func(e *nfsclient.DirEntry) {
@@ -215,7 +214,7 @@ func (b *bridge) fetch(ctx context.Context, cred nfsclient.Cred, h *dirHandle, o
 		return unix.EIO
 	}
 	h.page, h.from, h.eof, h.plus = page, off, eof, plus
-	h.fetched, h.seq, h.verf = now, seq, verf
+	h.fetched, h.verf = began, verf
 	h.node.mu.Lock()
 	h.node.verf = verf
 	h.node.mu.Unlock()

@@ -19,11 +19,18 @@
 //
 // # Caching
 //
-// The kernel caches names and attributes for the times given in Options.
-// It caches file data until the change attribute shows that somebody else has
-// changed the file (cache.go): at open, which gives close-to-open consistency,
-// and whenever attributes arrive. Data that was written is stable at the server
-// when close(2) returns.
+// The kernel caches names and attributes for the times given in Options, as
+// the kernel's NFS client does (validity.go, attrcache.go): longer and longer as
+// long as nothing changes. Names that do not exist are cached as others are. When
+// the change attribute of a directory shows that somebody else has changed it
+// (dirstate.go), the kernel is made to ask for its names again (expire.go).
+//
+// A file is opened by its name, so that what is opened is the file that has the
+// name now. The kernel caches file data until the change attribute shows that
+// somebody else has changed the file (cache.go): at open, which gives
+// close-to-open consistency, and whenever attributes arrive. Attributes that
+// come with an open or a flush spare the question for them that follows. Data
+// that was written is stable at the server when close(2) returns.
 //
 // # Permissions
 //
@@ -51,7 +58,8 @@
 // notification to the kernel or any other wait:
 //
 //	nodes.mu        the node tables, lookup counts, names of nodes
-//	node.mu         what is known of one file: change attribute, opens
+//	node.mu         what is known of one object: change attribute, opens, missing names
+//	expiry.mu       names that the kernel is to ask for again
 //	handles.mu      the table of handles
 //	sillies.mu      files that have a silly name
 //	names.mu        names being looked up or changed

@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"bytes"
 	"errors"
 	"sync/atomic"
 
@@ -50,7 +51,7 @@ func (b *bridge) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 	if r.Truncate {
 		answered = b.change(n)
 	}
-	f, _, attrs, err := b.c.Open(o, o.cred, r)
+	f, attrs, err := b.open(o, n, r)
 	answered()
 	if err != nil {
 		b.removeSilly(o, n.closed())
@@ -59,8 +60,47 @@ func (b *bridge) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 	if in.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
 		attrs = b.dropPrivs(o, n, attrs)
 	}
-	b.fillOpen(o, n, f, r.Write, attrs, out)
+	if !b.fillOpen(o, n, f, r.Write, attrs, out) {
+		b.dropAttrs(n)
+	}
+	if !r.Truncate {
+		b.ride(n, attrs, o.began)
+	}
 	return o.end(nil)
+}
+
+// open opens a file that the kernel has found. The name that led to it may have
+// been given to another file since, so it is opened by its name, if the kernel
+// knows one of it; ESTALE makes the kernel look it up again.
+func (b *bridge) open(o *op, n *node, r nfsclient.OpenRequest) (file, *nfs4.Attrs, error) {
+	dir, name := b.nodes.onlyName(n)
+	if dir == nil || n.isSilly() {
+		f, _, attrs, err := b.c.Open(o, o.cred, r)
+		return f, attrs, err
+	}
+	named := r
+	named.FH, named.Dir, named.Name = nil, dir.fh, name
+	f, fh, attrs, err := b.c.Open(o, o.cred, named)
+	switch {
+	case err == nil && bytes.Equal(fh, n.fh):
+		return f, attrs, nil
+	case err == nil:
+		if err := f.Close(o); err != nil {
+			b.o.Log.WithError(err).Debug("closing a file that has taken another's name")
+		}
+	case !isStatus(err, nfs4.ErrNoEnt, nfs4.ErrStale, nfs4.ErrSymlink, nfs4.ErrIsDir, nfs4.ErrNotDir, nfs4.ErrWrongType, nfs4.ErrAccess):
+		return nil, nil, err
+	}
+	// It may have been us who took the name away, with the file kept for whoever
+	// has found it; or the caller has come to the file in another way and must
+	// not search the directory.
+	if isStatus(err, nfs4.ErrAccess) || dir.overtaken(o.began) || dir.isChanging() {
+		f, _, attrs, err := b.c.Open(o, o.cred, r)
+		return f, attrs, err
+	}
+	b.nodes.unname(dir, name)
+	b.doubt(dir)
+	return nil, nil, errNoNode
 }
 
 // accessMode translates the access mode of open(2). The kernel opens programs
@@ -75,15 +115,18 @@ func accessMode(flags uint32) (read, write bool) {
 	return true, false
 }
 
-// fillOpen enters an open file and fills in the answer.
-func (b *bridge) fillOpen(o *op, n *node, f file, write bool, attrs *nfs4.Attrs, out *fuse.OpenOut) {
+// fillOpen enters an open file and fills in the answer. It tells whether what the
+// kernel has cached of the file is as good as new.
+func (b *bridge) fillOpen(o *op, n *node, f file, write bool, attrs *nfs4.Attrs, out *fuse.OpenOut) (keep bool) {
 	out.Fh = b.handles.addFile(&fileHandle{node: n, file: f, cred: o.cred, write: write})
-	keep := false
+	shortest, longest := b.limits(n)
+	n.mu.Lock()
+	trusted := b.o.NoCTO && n.valid.left(o.began.at) > 0
+	n.valid.observe(attrs, o.began.at, shortest, longest)
 	if attrs.Has(nfs4.AttrChange) {
-		n.mu.Lock()
-		keep = n.cache.open(attrs.Change)
-		n.mu.Unlock()
+		keep = n.cache.open(attrs.Change, trusted)
 	}
+	n.mu.Unlock()
 	if keep {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 		b.stats.kept.Add(1)
@@ -91,6 +134,7 @@ func (b *bridge) fillOpen(o *op, n *node, f file, write bool, attrs *nfs4.Attrs,
 	if !write {
 		out.OpenFlags |= fuse.FOPEN_NOFLUSH // nothing to write back at close
 	}
+	return keep
 }
 
 // Create implements fuse.RawFileSystem.
@@ -110,18 +154,20 @@ func (b *bridge) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, 
 	if r.Truncate && !r.Write {
 		r.Write = true
 	}
+	made := b.changing(dir)
 	f, fh, attrs, err := b.c.Open(o, o.cred, r)
-	dir.touch(b)
+	made()
 	if err != nil {
 		return o.end(err)
 	}
+	b.appear(dir, name)
 	n := b.nodes.enter(dentry{dir.id, name}, fh, attrs)
 	n.opened()
 	if in.OpenFlags&fuse.OPEN_KILL_SUIDGID != 0 {
 		attrs = b.dropPrivs(o, n, attrs)
 	}
 	b.fillOpen(o, n, f, r.Write, attrs, &out.OpenOut)
-	b.entry(n, attrs, &out.EntryOut)
+	b.entry(dir, n, attrs, o.began, &out.EntryOut)
 	return o.end(nil)
 }
 
@@ -212,8 +258,10 @@ func (b *bridge) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 		h.dirty.Store(true)
 		return o.end(err)
 	}
+	asked := b.fetching()
 	if attrs, err := b.c.GetAttr(o, h.cred, h.node.fh); err == nil {
-		b.note(h.node, attrs, true)
+		b.note(h.node, attrs, asked, true)
+		b.ride(h.node, attrs, asked)
 	}
 	return o.end(nil)
 }
@@ -239,8 +287,11 @@ func (b *bridge) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 func (b *bridge) release(h *fileHandle) {
 	ctx, cancel := b.background()
 	defer cancel()
+	// For who removes the file now it is closed, though the server is yet to
+	// hear of it.
+	s := h.node.closed()
 	if err := h.file.Close(ctx); err != nil && !errors.Is(err, nfs4.ErrStale) {
 		b.o.Log.WithError(err).Warn("closing a file: data may not have reached the server")
 	}
-	b.removeSilly(ctx, h.node.closed())
+	b.removeSilly(ctx, s)
 }

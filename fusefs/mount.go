@@ -68,6 +68,7 @@ func mount(dir string, c backend, root nfs4.FH, attrs *nfs4.Attrs, o Options) (*
 		return nil, fmt.Errorf("mounting on %s: %w", dir, err)
 	}
 	b.dead = func() bool { return hungUp(probe) }
+	b.kernel.Store(int64(probe))
 	server, err := fuse.NewServer(b, fmt.Sprintf("/dev/fd/%d", fd), &fuse.MountOptions{
 		Name:                     typeName,
 		FsName:                   o.Source,
@@ -130,6 +131,7 @@ func (f *FS) serve() {
 	ctx, cancel := f.bridge.background()
 	defer cancel()
 	f.bridge.closeAll(ctx)
+	f.bridge.expiry.stop()
 	unix.Close(f.probe)
 }
 

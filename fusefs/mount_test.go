@@ -359,7 +359,7 @@ func TestSignals(t *testing.T) {
 // TestCacheAcrossOpens: the kernel keeps the data of a file as long as nobody
 // else changes it, and drops it when somebody has.
 func TestCacheAcrossOpens(t *testing.T) {
-	fs, l, dir, behind := mountLocal(t, Options{AttrTimeout: -1, EntryTimeout: -1})
+	fs, l, dir, behind := mountLocal(t, Options{NoAC: true})
 	var reads atomic.Int64
 	l.setHook(func(_ context.Context, op string) error {
 		if op == "READ" {

@@ -1,6 +1,8 @@
 package fusefs
 
 import (
+	"time"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
@@ -20,27 +22,41 @@ func (b *bridge) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, o
 		return o.end(err)
 	}
 	defer looked()
+	if left, missing := b.missing(dir, name); missing {
+		// The kernel asks all the same when it is about to make the name.
+		*out = fuse.EntryOut{}
+		out.SetEntryTimeout(left)
+		b.stats.missing.Add(1)
+		return o.end(nil)
+	}
+	epoch := dir.epoch()
 	fh, attrs, err := b.c.Lookup(o, o.cred, dir.fh, name)
 	if isStatus(err, nfs4.ErrNoEnt) {
 		b.nodes.unname(dir, name)
-		if b.o.NegativeTimeout > 0 {
+		if left := b.miss(dir, name, epoch); left > 0 {
 			*out = fuse.EntryOut{} // node id 0: there is none, and it may be remembered
-			out.SetEntryTimeout(b.o.NegativeTimeout)
+			out.SetEntryTimeout(left)
 			return o.end(nil)
 		}
 	}
 	if err != nil {
 		return o.end(err)
 	}
-	b.found(dir, name, fh, attrs, out).found(h.Pid)
+	b.found(o, dir, name, fh, attrs, out).found(h.Pid)
 	return o.end(nil)
 }
 
 // found enters an object under its name and fills in the answer.
-func (b *bridge) found(dir *node, name string, fh nfs4.FH, attrs *nfs4.Attrs, out *fuse.EntryOut) *node {
+func (b *bridge) found(o *op, dir *node, name string, fh nfs4.FH, attrs *nfs4.Attrs, out *fuse.EntryOut) *node {
+	n := b.enter(o, dir, name, fh, attrs)
+	b.entry(dir, n, attrs, o.began, out)
+	return n
+}
+
+func (b *bridge) enter(o *op, dir *node, name string, fh nfs4.FH, attrs *nfs4.Attrs) *node {
+	b.appear(dir, name)
 	n := b.nodes.enter(dentry{dir.id, name}, fh, attrs)
-	b.note(n, attrs, false)
-	b.entry(n, attrs, out)
+	b.note(n, attrs, o.began, false)
 	return n
 }
 
@@ -54,12 +70,21 @@ func (b *bridge) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.A
 	if n == nil {
 		return o.end(errNoNode)
 	}
+	if b.answer(n, out) {
+		b.stats.riders.Add(1)
+		return o.end(nil)
+	}
 	attrs, err := b.c.GetAttr(o, o.cred, n.fh)
 	if err != nil {
 		return o.end(err)
 	}
-	b.note(n, attrs, false)
-	b.attrOut(n, attrs, out)
+	if told := b.note(n, attrs, o.began, false); told != nil {
+		select {
+		case <-told:
+		case <-time.After(expireWait):
+		}
+	}
+	b.attrOut(n, attrs, o.began, out)
 	return o.end(nil)
 }
 
@@ -86,8 +111,8 @@ func (b *bridge) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if in.Valid&fuse.FATTR_KILL_SUIDGID != 0 {
 		attrs = b.dropPrivs(o, n, attrs)
 	}
-	b.note(n, attrs, true)
-	b.attrOut(n, attrs, out)
+	b.note(n, attrs, o.began, true)
+	b.attrOut(n, attrs, o.began, out)
 	return o.end(nil)
 }
 
@@ -177,12 +202,13 @@ func (b *bridge) make(cancel <-chan struct{}, h *fuse.InHeader, name string, out
 	if dir == nil {
 		return o.end(errNoNode)
 	}
+	made := b.changing(dir)
 	fh, attrs, err := create(o, dir.fh)
-	dir.touch(b)
+	made()
 	if err != nil {
 		return o.end(err)
 	}
-	b.found(dir, name, fh, attrs, out)
+	b.found(o, dir, name, fh, attrs, out)
 	return o.end(nil)
 }
 
@@ -193,15 +219,15 @@ func (b *bridge) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out 
 	if dir == nil || n == nil {
 		return o.end(errNoNode)
 	}
-	answered := b.change(n)
+	answered, linked := b.change(n), b.changing(dir)
 	attrs, err := b.c.Link(o, o.cred, n.fh, dir.fh, name)
 	answered()
-	dir.touch(b)
+	linked()
 	if err != nil {
 		return o.end(err)
 	}
-	b.note(n, attrs, true)
-	b.found(dir, name, n.fh, attrs, out)
+	b.note(n, attrs, o.began, true)
+	b.found(o, dir, name, n.fh, attrs, out)
 	return o.end(nil)
 }
 
@@ -216,17 +242,24 @@ func (b *bridge) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fu
 	if n := b.nodes.named(dir, name); n != nil {
 		sillies = b.sillies.of(n)
 	}
+	removed := b.changing(dir)
 	err := b.c.Remove(o, o.cred, dir.fh, name)
 	if isStatus(err, nfs4.ErrNotEmpty) && sillies != nil && sillies.waitEmpty(o) {
 		// What was left were files that had been removed while open, and closed
 		// since: the kernel tells of a close without waiting for us.
 		err = b.c.Remove(o, o.cred, dir.fh, name)
 	}
-	dir.touch(b)
+	removed()
 	if err == nil {
-		b.nodes.unname(dir, name)
+		b.gone(dir, name)
 	}
 	return o.end(err)
+}
+
+// gone says that we have removed a name.
+func (b *bridge) gone(dir *node, name string) {
+	b.nodes.unname(dir, name)
+	b.miss(dir, name, dir.epoch())
 }
 
 // Unlink implements fuse.RawFileSystem.
@@ -243,12 +276,15 @@ func (b *bridge) Unlink(cancel <-chan struct{}, h *fuse.InHeader, name string) f
 	defer changed()
 	n := b.nodes.named(dir, name)
 	expected := looked || n != nil && n.foundByOther(h.Pid)
+	removed := b.changing(dir)
 	err = b.unlink(o, dir, name, n, expected)
-	dir.touch(b)
+	removed()
 	if n != nil {
 		n.touch(b) // it has a link less
 	}
-	if err == nil || isStatus(err, nfs4.ErrNoEnt) {
+	if err == nil {
+		b.gone(dir, name)
+	} else if isStatus(err, nfs4.ErrNoEnt) {
 		b.nodes.unname(dir, name)
 	}
 	return o.end(err)
@@ -276,9 +312,13 @@ func (b *bridge) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newN
 		replaced = nil // two names of one object, or nothing is known of either
 	}
 	expected := looked || replaced != nil && replaced.foundByOther(in.Pid)
+	dirs := []*node{from, to}
+	if from == to {
+		dirs = dirs[:1]
+	}
+	renamed := b.changing(dirs...)
 	err = b.replace(o, from, oldName, to, newName, replaced, expected)
-	from.touch(b)
-	to.touch(b)
+	renamed()
 	for _, n := range []*node{moved, replaced} {
 		if n != nil {
 			n.touch(b)
@@ -286,6 +326,7 @@ func (b *bridge) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newN
 	}
 	if err == nil {
 		b.nodes.move(from, oldName, to, newName)
+		b.appear(to, newName)
 	}
 	return o.end(err)
 }

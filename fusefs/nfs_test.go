@@ -64,7 +64,22 @@ type nfs struct {
 }
 
 func startNFS(road string, so nfstest.Options, co nfsclient.Options) (*nfs, error) {
-	n := &nfs{server: nfstest.NewServer(so), pool: ulb.NewPool(ulb.HeapMemory{}, 128<<20)}
+	n := &nfs{server: nfstest.NewServer(so)}
+	if err := n.connect(road, co); err != nil {
+		n.server.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// another is a second client of the server, over TCP.
+func (n *nfs) another() (*nfs, error) {
+	other := &nfs{server: n.server}
+	return other, other.connect("tcp", nfsclient.Options{})
+}
+
+func (n *nfs) connect(road string, co nfsclient.Options) error {
+	n.pool = ulb.NewPool(ulb.HeapMemory{}, 128<<20)
 	dial, err := roads[road](n.server, n.pool)
 	if err == nil {
 		co.Dial = dial
@@ -73,26 +88,33 @@ func startNFS(road string, so nfstest.Options, co nfsclient.Options) (*nfs, erro
 		n.client, err = nfsclient.New(ctx, co)
 	}
 	if err != nil {
-		n.server.Close()
-		return nil, err
+		n.pool.Close()
 	}
-	return n, nil
+	return err
+}
+
+// leave ends the client and tells what was left behind.
+func (n *nfs) leave() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := n.client.Close(ctx)
+	if used := n.pool.InUse(); used != 0 {
+		err = errors.Join(err, fmt.Errorf("%d payload buffers are still in use", used))
+	}
+	n.pool.Close()
+	return err
 }
 
 // stop ends client and server and tells what was left behind.
 func (n *nfs) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err := n.client.Close(ctx)
+	err := n.leave()
 	if e := n.server.WaitClean(ctx); e != nil {
 		err = errors.Join(err, e)
 		n.dump()
 	}
 	n.server.Close()
-	if used := n.pool.InUse(); used != 0 {
-		err = errors.Join(err, fmt.Errorf("%d payload buffers are still in use", used))
-	}
-	n.pool.Close()
 	return err
 }
 

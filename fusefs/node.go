@@ -1,6 +1,8 @@
 package fusefs
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +32,9 @@ type node struct {
 
 	mu    sync.Mutex
 	cache cacheState
+	valid validity
+	dir   *dirState     // set if the node is a directory
+	rider *rider        // attributes that the kernel has not been told of; may be nil
 	opens int           // opens done or in progress
 	silly *silly        // set if the file has no name of its own any more
 	verf  nfs4.Verifier // of the directory's cookies, as last seen
@@ -54,7 +59,7 @@ type nodes struct {
 	mu     sync.Mutex
 	byID   map[uint64]*node
 	byFH   map[string]*node
-	byName map[dentry]*node
+	byName map[uint64]map[string]*node // by directory and name
 	lastID uint64
 }
 
@@ -63,10 +68,10 @@ func newNodes(root nfs4.FH, attrs *nfs4.Attrs) *nodes {
 		fsid:   attrs.FSID,
 		byID:   make(map[uint64]*node),
 		byFH:   make(map[string]*node),
-		byName: make(map[dentry]*node),
+		byName: make(map[uint64]map[string]*node),
 		lastID: fuse.FUSE_ROOT_ID,
 	}
-	n := &node{id: fuse.FUSE_ROOT_ID, fh: root.Clone(), typ: fuse.S_IFDIR, fsid: attrs.FSID, lookups: 1}
+	n := &node{id: fuse.FUSE_ROOT_ID, fh: root.Clone(), typ: fuse.S_IFDIR, fsid: attrs.FSID, lookups: 1, dir: new(dirState)}
 	n.ino = t.inode(attrs.FSID, attrs.FileID)
 	t.byID[n.id] = n
 	t.byFH[string(n.fh)] = n
@@ -95,6 +100,9 @@ func (t *nodes) enter(d dentry, fh nfs4.FH, a *nfs4.Attrs) *node {
 		t.lastID++
 		n = &node{id: t.lastID, fh: fh.Clone(), typ: typ, fsid: a.FSID}
 		n.ino = t.inode(a.FSID, a.FileID)
+		if typ == fuse.S_IFDIR {
+			n.dir = new(dirState)
+		}
 		t.byID[n.id] = n
 		t.byFH[string(n.fh)] = n
 	}
@@ -115,15 +123,50 @@ func (t *nodes) bind(d dentry, n *node) {
 	if d.dir == 0 || n.id == fuse.FUSE_ROOT_ID {
 		return
 	}
-	old := t.byName[d]
+	old := t.at(d)
 	if old == n {
 		return
 	}
 	if old != nil {
 		old.dropName(d)
 	}
-	t.byName[d] = n
+	names := t.byName[d.dir]
+	if names == nil {
+		names = make(map[string]*node)
+		t.byName[d.dir] = names
+	}
+	names[d.name] = n
 	n.names = append(n.names, d)
+}
+
+// at returns the node with a name, or nil. It is called with t.mu held.
+func (t *nodes) at(d dentry) *node { return t.byName[d.dir][d.name] }
+
+// unbind removes a name. It is called with t.mu held.
+func (t *nodes) unbind(d dentry) {
+	names := t.byName[d.dir]
+	delete(names, d.name)
+	if len(names) == 0 {
+		delete(t.byName, d.dir)
+	}
+}
+
+// in returns the names that the kernel knows in a directory.
+func (t *nodes) in(dir *node) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.byName[dir.id]))
+}
+
+// onlyName returns the one name under which the kernel knows a node, and the
+// directory that has it; nil if there is none or more than one.
+func (t *nodes) onlyName(n *node) (dir *node, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(n.names) != 1 {
+		return nil, ""
+	}
+	return t.byID[n.names[0].dir], n.names[0].name
 }
 
 func (n *node) dropName(d dentry) {
@@ -142,7 +185,7 @@ func (n *node) dropName(d dentry) {
 func (t *nodes) named(dir *node, name string) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.byName[dentry{dir.id, name}]
+	return t.at(dentry{dir.id, name})
 }
 
 // unname says that a name is gone.
@@ -150,9 +193,9 @@ func (t *nodes) unname(dir *node, name string) {
 	d := dentry{dir.id, name}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n := t.byName[d]; n != nil {
+	if n := t.at(d); n != nil {
 		n.dropName(d)
-		delete(t.byName, d)
+		t.unbind(d)
 	}
 }
 
@@ -161,17 +204,17 @@ func (t *nodes) move(fromDir *node, fromName string, toDir *node, toName string)
 	from, to := dentry{fromDir.id, fromName}, dentry{toDir.id, toName}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := t.byName[from]
-	if old := t.byName[to]; old != nil {
+	n := t.at(from)
+	if old := t.at(to); old != nil {
 		if old == n {
 			return // two names of one object: rename does nothing
 		}
 		old.dropName(to)
-		delete(t.byName, to)
+		t.unbind(to)
 	}
 	if n != nil {
 		n.dropName(from)
-		delete(t.byName, from)
+		t.unbind(from)
 		t.bind(to, n)
 	}
 }
@@ -206,7 +249,7 @@ func (t *nodes) forget(id, n uint64) {
 		delete(t.byFH, string(x.fh))
 	}
 	for _, d := range x.names {
-		delete(t.byName, d)
+		t.unbind(d)
 	}
 	x.names = nil
 }

@@ -50,7 +50,7 @@ func TestNodeOfAnotherType(t *testing.T) {
 		t.Fatal("a file and a directory share a node")
 	}
 	n.forget(a.id, 1)
-	if n.get(a.id) != nil || n.get(b.id) != b || n.peek(nfs4.FH("x")) != b || n.byName[dentry{1, "a"}] != b {
+	if n.get(a.id) != nil || n.get(b.id) != b || n.peek(nfs4.FH("x")) != b || n.at(dentry{1, "a"}) != b {
 		t.Error("forgetting the old node took the new one along")
 	}
 }

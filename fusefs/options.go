@@ -7,6 +7,16 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
+// LookupCache says which names may be remembered, as the option lookupcache of
+// nfs(5).
+type LookupCache uint8
+
+const (
+	LookupCacheAll      LookupCache = iota // names that exist and names that do not
+	LookupCachePositive                    // names that exist
+	LookupCacheNone                        // none: every use of a name asks the server
+)
+
 // Options say how an export is mounted. The zero value mounts it for the
 // mounting user only.
 type Options struct {
@@ -26,11 +36,21 @@ type Options struct {
 	// package comment.
 	ServerPermissions bool
 
-	// EntryTimeout, AttrTimeout and NegativeTimeout are for how long the
-	// kernel may use a name, attributes, or the knowledge that there is no
-	// such name, without asking. Zero means one second, a negative value not
-	// at all.
-	EntryTimeout, AttrTimeout, NegativeTimeout time.Duration
+	// AcRegMin and AcRegMax are the shortest and the longest time for which
+	// the attributes of files may be used without asking, AcDirMin and AcDirMax
+	// those of directories, and with them the names in there (nfs(5)). Zero
+	// means 3, 60, 30 and 60 seconds; a negative value not at all. A longest
+	// time below the shortest counts as the shortest.
+	AcRegMin, AcRegMax, AcDirMin, AcDirMax time.Duration
+	// NoAC is for those who need to see at once what other clients do: no
+	// attributes and no names are cached, and writes are stable when they
+	// return.
+	NoAC bool
+	// NoCTO opens files without a look at whether others have changed them, as
+	// long as their attributes may still be used.
+	NoCTO bool
+	// LookupCache says which names the kernel may remember.
+	LookupCache LookupCache
 
 	// ReadAhead is how many bytes the kernel reads ahead in a file that is read
 	// in order. Zero means 8 times the largest READ. It takes effect only if
@@ -53,7 +73,6 @@ type Options struct {
 }
 
 const (
-	defaultTimeout       = time.Second
 	defaultMaxBackground = 64
 	defaultCloseTimeout  = 30 * time.Second
 	defaultReadAheads    = 8 // READs
@@ -63,16 +82,20 @@ func (o Options) withDefaults() Options {
 	if o.Source == "" {
 		o.Source = "nfs"
 	}
-	for _, t := range []*time.Duration{&o.EntryTimeout, &o.AttrTimeout, &o.NegativeTimeout} {
+	for _, t := range []struct {
+		p *time.Duration
+		d time.Duration
+	}{{&o.AcRegMin, 3}, {&o.AcRegMax, 60}, {&o.AcDirMin, 30}, {&o.AcDirMax, 60}} {
 		switch {
-		case *t == 0:
-			*t = defaultTimeout
-		case *t < 0:
-			*t = 0
+		case *t.p < 0 || o.NoAC:
+			*t.p = 0
+		case *t.p == 0:
+			*t.p = t.d * time.Second
 		}
 	}
+	o.AcRegMax, o.AcDirMax = max(o.AcRegMin, o.AcRegMax), max(o.AcDirMin, o.AcDirMax)
 	if o.ServerPermissions {
-		o.EntryTimeout, o.NegativeTimeout = 0, 0
+		o.LookupCache = LookupCacheNone
 	}
 	if o.MaxBackground == 0 {
 		o.MaxBackground = defaultMaxBackground

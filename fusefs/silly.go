@@ -223,10 +223,11 @@ func (b *bridge) removeSilly(ctx context.Context, s *silly) {
 		return
 	}
 	defer b.sillies.done(s)
+	removed := b.changing(s.dir)
+	defer removed()
 	if err := b.c.Remove(ctx, s.cred, s.dir.fh, s.name); err != nil && !isStatus(err, nfs4.ErrNoEnt, nfs4.ErrStale) {
 		b.o.Log.WithError(err).Warnf("a removed file could not be deleted when it was closed: %q is left over", s.name)
 	}
-	s.dir.touch(b)
 }
 
 // sillies knows all silly names, and counts them in each directory.

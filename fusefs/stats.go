@@ -8,6 +8,8 @@ type counters struct {
 	bytesRead        atomic.Uint64
 	bytesWritten     atomic.Uint64
 	kept, dropped    atomic.Uint64
+	expired          atomic.Uint64
+	missing, riders  atomic.Uint64
 	silly            atomic.Uint64
 	pages            atomic.Uint64
 	running          atomic.Int64
@@ -21,6 +23,9 @@ type Stats struct {
 	BytesWritten uint64 // file data taken from the kernel
 	CacheKept    uint64 // opens that kept the kernel's cached data
 	CacheDropped uint64 // times that another's change made the kernel drop cached data
+	NamesExpired uint64 // names that the kernel was told to ask for again
+	NamesMissing uint64 // lookups answered because the name was known not to exist
+	AttrsAtHand  uint64 // questions for attributes answered with those that came with something else
 	SillyRenames uint64 // files renamed instead of removed, being open
 	DirPages     uint64 // READDIR requests to the server
 
@@ -41,6 +46,9 @@ func (f *FS) Stats() Stats {
 		BytesWritten: b.stats.bytesWritten.Load(),
 		CacheKept:    b.stats.kept.Load(),
 		CacheDropped: b.stats.dropped.Load(),
+		NamesExpired: b.stats.expired.Load(),
+		NamesMissing: b.stats.missing.Load(),
+		AttrsAtHand:  b.stats.riders.Load(),
 		SillyRenames: b.stats.silly.Load(),
 		DirPages:     b.stats.pages.Load(),
 		Running:      int(b.stats.running.Load()),

@@ -1,6 +1,7 @@
 package nfsclient
 
 import (
+	"bytes"
 	"context"
 	"strings"
 
@@ -98,12 +99,14 @@ func (c *Client) create(ctx context.Context, cred Cred, dir FH, args *nfs4.Creat
 	r := c.newRequest(c.creds.get(cred))
 	r.unsafe = true
 	r.addPutFH(dir)
-	r.change(args, new(nfs4.CreateRes))
+	res := new(nfs4.CreateRes)
+	r.change(args, res)
 	r.addGetFH()
 	r.addGetAttr(ObjectAttrs)
 	if err := c.do(ctx, r); err != nil {
 		return nil, nil, err
 	}
+	c.dirChanged(dir, res.Change)
 	if r.cstatus != nfs4.OK {
 		// It was made, but the server could not describe it in the same
 		// breath.
@@ -122,12 +125,14 @@ func (c *Client) Link(ctx context.Context, cred Cred, fh, dir FH, name string) (
 	r.addPutFH(fh)
 	r.add(&r.saveFH, &r.saveFHRes)
 	r.addPutFH2(dir)
-	r.change(&nfs4.LinkArgs{Name: name}, new(nfs4.LinkRes))
+	res := new(nfs4.LinkRes)
+	r.change(&nfs4.LinkArgs{Name: name}, res)
 	r.add(new(nfs4.RestoreFHArgs), new(nfs4.RestoreFHRes))
 	r.addGetAttr(ObjectAttrs)
 	if err := c.do(ctx, r); err != nil {
 		return nil, err
 	}
+	c.dirChanged(dir, res.Change)
 	return c.attrsAfter(ctx, r, fh)
 }
 
@@ -137,10 +142,12 @@ func (c *Client) Remove(ctx context.Context, cred Cred, dir FH, name string) err
 	r := c.newRequest(c.creds.get(cred))
 	r.unsafe = true
 	r.addPutFH(dir)
-	r.change(&nfs4.RemoveArgs{Name: name}, new(nfs4.RemoveRes))
+	res := new(nfs4.RemoveRes)
+	r.change(&nfs4.RemoveArgs{Name: name}, res)
 	if err := c.do(ctx, r); err != nil {
 		return err
 	}
+	c.dirChanged(dir, res.Change)
 	r.free()
 	return nil
 }
@@ -152,10 +159,27 @@ func (c *Client) Rename(ctx context.Context, cred Cred, fromDir FH, fromName str
 	r.addPutFH(fromDir)
 	r.add(&r.saveFH, &r.saveFHRes)
 	r.addPutFH2(toDir)
-	r.change(&nfs4.RenameArgs{OldName: fromName, NewName: toName}, new(nfs4.RenameRes))
+	res := new(nfs4.RenameRes)
+	r.change(&nfs4.RenameArgs{OldName: fromName, NewName: toName}, res)
 	if err := c.do(ctx, r); err != nil {
 		return err
 	}
+	if !bytes.Equal(fromDir, toDir) {
+		c.dirChanged(fromDir, res.Source)
+	}
+	c.dirChanged(toDir, res.Target)
 	r.free()
 	return nil
+}
+
+// WatchDirs has f called whenever an operation of this client has changed a
+// directory, before the operation returns: with its filehandle, which is valid
+// during the call, and what the server says of its change attribute (RFC 8881
+// section 3.3.8). There is one such function at most.
+func (c *Client) WatchDirs(f func(dir FH, ci nfs4.ChangeInfo)) { c.watchDirs.Store(&f) }
+
+func (c *Client) dirChanged(dir FH, ci nfs4.ChangeInfo) {
+	if f := c.watchDirs.Load(); f != nil {
+		(*f)(dir, ci)
+	}
 }

@@ -101,6 +101,9 @@ func (c *Client) sendOpen(ctx context.Context, cred *credential, q *OpenRequest,
 		return nil, nil, err
 	}
 	complete := r.cstatus == nfs4.OK
+	if q.Create {
+		c.dirChanged(q.Dir, r.openRes.Change)
+	}
 	f = c.opened(ctx, r, access, q.Dir, q.Name)
 	if complete {
 		attrs = keepAttrs(&r.getAttrRes.Attrs)

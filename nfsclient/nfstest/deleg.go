@@ -254,6 +254,11 @@ func (c *compound) askHolder(attr *memfs.Attr) nfs4.Status {
 		s.recall(d)
 		return nfs4.ErrDelay
 	}
+	if d.heldChange == 0 && res.Attrs.Change == d.change {
+		// Nothing is waiting at the holder: what it has written is here.
+		*attr = c.cur.n.Attr()
+		return nfs4.OK
+	}
 	if res.Attrs.Change != d.heldChange || res.Attrs.Size != d.heldSize {
 		// The client has changed the file since it was asked last: so does
 		// the server's own change attribute, which the client never sees

@@ -269,6 +269,13 @@ func TestHolderIsAsked(t *testing.T) {
 	if first.Size != 0 || first.Change != known.Change {
 		t.Errorf("%+v", first)
 	}
+	// One that writes through has nothing to tell, whatever it says of the size.
+	a.ok(putFH(fh), &nfs4.WriteArgs{StateID: open.Delegation.StateID, Data: []byte("through")})
+	through := b.attrs(fh, nfs4.AttrChange, nfs4.AttrSize)
+	if through.Size != 7 || through.Change <= first.Change {
+		t.Errorf("after a WRITE of the holder: %+v", through)
+	}
+	first = through
 	set(known.Change+1, 1000)
 	second := b.attrs(fh, nfs4.AttrChange, nfs4.AttrSize)
 	if second.Size != 1000 || second.Change <= first.Change {
