@@ -55,6 +55,9 @@ func Errno(err error) syscall.Errno {
 		if n, ok := statusErrno[status]; ok {
 			return n
 		}
+		if status > lastStatus || status < firstStatus {
+			return syscall.EREMOTEIO // no status of NFS at all
+		}
 		return syscall.EIO
 	}
 	for _, e := range causeErrno {
@@ -69,8 +72,7 @@ func Errno(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// statusErrno is the errno of every NFS status that has one of its own; any
-// other is EIO. Linux hands some kernel-internal numbers (above 511) through
+// statusErrno is the errno of every NFS status. Linux hands some kernel-internal numbers (above 511) through
 // to applications; those are replaced by the errno they stand for.
 var statusErrno = map[nfs4.Status]syscall.Errno{
 	nfs4.ErrPerm:        syscall.EPERM,
@@ -124,7 +126,86 @@ var statusErrno = map[nfs4.Status]syscall.Errno{
 	// given up.
 	nfs4.ErrDelay: syscall.EAGAIN,
 	nfs4.ErrGrace: syscall.EAGAIN,
+
+	// The rest has nothing to say to an application: what is wrong lies between
+	// client and server, and is dealt with there as far as it can be.
+	nfs4.ErrBadCookie:             syscall.EIO,
+	nfs4.ErrTooSmall:              syscall.EIO,
+	nfs4.ErrSame:                  syscall.EIO,
+	nfs4.ErrExpired:               syscall.EIO,
+	nfs4.ErrClientIDInUse:         syscall.EIO,
+	nfs4.ErrMoved:                 syscall.EIO,
+	nfs4.ErrNoFileHandle:          syscall.EIO,
+	nfs4.ErrStaleClientID:         syscall.EIO,
+	nfs4.ErrStaleStateID:          syscall.EIO,
+	nfs4.ErrOldStateID:            syscall.EIO,
+	nfs4.ErrBadStateID:            syscall.EIO,
+	nfs4.ErrBadSeqID:              syscall.EIO,
+	nfs4.ErrNotSame:               syscall.EIO,
+	nfs4.ErrLockRange:             syscall.EIO,
+	nfs4.ErrRestoreFH:             syscall.EIO,
+	nfs4.ErrLeaseMoved:            syscall.EIO,
+	nfs4.ErrAttrNotSupp:           syscall.EIO,
+	nfs4.ErrNoGrace:               syscall.EIO,
+	nfs4.ErrReclaimBad:            syscall.EIO,
+	nfs4.ErrReclaimConflict:       syscall.EIO,
+	nfs4.ErrBadXDR:                syscall.EIO,
+	nfs4.ErrLocksHeld:             syscall.EIO,
+	nfs4.ErrOpenMode:              syscall.EIO,
+	nfs4.ErrBadChar:               syscall.EIO,
+	nfs4.ErrBadRange:              syscall.EIO,
+	nfs4.ErrLockNotSupp:           syscall.EIO,
+	nfs4.ErrAdminRevoked:          syscall.EIO,
+	nfs4.ErrCBPathDown:            syscall.EIO,
+	nfs4.ErrBadIOMode:             syscall.EIO,
+	nfs4.ErrBadLayout:             syscall.EIO,
+	nfs4.ErrBadSessionDigest:      syscall.EIO,
+	nfs4.ErrBadSession:            syscall.EIO,
+	nfs4.ErrBadSlot:               syscall.EIO,
+	nfs4.ErrCompleteAlready:       syscall.EIO,
+	nfs4.ErrConnNotBoundToSession: syscall.EIO,
+	nfs4.ErrDelegAlreadyWanted:    syscall.EIO,
+	nfs4.ErrBackChanBusy:          syscall.EIO,
+	nfs4.ErrLayoutUnavailable:     syscall.EIO,
+	nfs4.ErrNoMatchingLayout:      syscall.EIO,
+	nfs4.ErrUnknownLayoutType:     syscall.EIO,
+	nfs4.ErrSeqMisordered:         syscall.EIO,
+	nfs4.ErrSequencePos:           syscall.EIO,
+	nfs4.ErrReqTooBig:             syscall.EIO,
+	nfs4.ErrRepTooBig:             syscall.EIO,
+	nfs4.ErrRepTooBigToCache:      syscall.EIO,
+	nfs4.ErrRetryUncachedRep:      syscall.EIO,
+	nfs4.ErrUnsafeCompound:        syscall.EIO,
+	nfs4.ErrTooManyOps:            syscall.EIO,
+	nfs4.ErrOpNotInSession:        syscall.EIO,
+	nfs4.ErrHashAlgUnsupp:         syscall.EIO,
+	nfs4.ErrClientIDBusy:          syscall.EIO,
+	nfs4.ErrPNFSIOHole:            syscall.EIO,
+	nfs4.ErrSeqFalseRetry:         syscall.EIO,
+	nfs4.ErrBadHighSlot:           syscall.EIO,
+	nfs4.ErrDeadSession:           syscall.EIO,
+	nfs4.ErrEncrAlgUnsupp:         syscall.EIO,
+	nfs4.ErrPNFSNoLayout:          syscall.EIO,
+	nfs4.ErrNotOnlyOp:             syscall.EIO,
+	nfs4.ErrWrongType:             syscall.EIO,
+	nfs4.ErrDirDelegUnavail:       syscall.EIO,
+	nfs4.ErrRejectDeleg:           syscall.EIO,
+	nfs4.ErrDelegRevoked:          syscall.EIO,
+	nfs4.ErrPartnerNotSupp:        syscall.EIO,
+	nfs4.ErrPartnerNoAuth:         syscall.EIO,
+	nfs4.ErrUnionNotSupp:          syscall.EIO,
+	nfs4.ErrOffloadDenied:         syscall.EIO,
+	nfs4.ErrWrongLFS:              syscall.EIO,
+	nfs4.ErrBadLabel:              syscall.EIO,
+	nfs4.ErrOffloadNoReqs:         syscall.EIO,
 }
+
+// Between these lie the statuses that NFSv4 has of its own, those included that
+// are still to be defined.
+const (
+	firstStatus nfs4.Status = 10001
+	lastStatus  nfs4.Status = 10100
+)
 
 // causeErrno is the errno of causes that are no NFS status.
 var causeErrno = []struct {

@@ -3,8 +3,12 @@ package nfsclient
 import (
 	"context"
 	"fmt"
+	"os"
+	"regexp"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"nfsrdma-fuse/ulb"
 	"nfsrdma-fuse/xdr/nfs4"
@@ -24,7 +28,9 @@ func TestErrno(t *testing.T) {
 		{nfs4.ErrServerFault, syscall.EREMOTEIO},
 		{nfs4.ErrWrongSec, syscall.EPERM},
 		{nfs4.ErrBadXDR, syscall.EIO},
-		{nfs4.Status(99999), syscall.EIO},
+		{nfs4.Status(99999), syscall.EREMOTEIO},
+		{nfs4.Status(3), syscall.EREMOTEIO},
+		{nfs4.Status(10099), syscall.EIO},
 		{context.Canceled, syscall.EINTR},
 		{context.DeadlineExceeded, syscall.ETIMEDOUT},
 		{&Error{Op: "OPEN", Err: ErrStateLost}, syscall.EIO},
@@ -37,6 +43,46 @@ func TestErrno(t *testing.T) {
 		if got := Errno(k.err); got != k.want {
 			t.Errorf("%v: %v, want %v", k.err, got, k.want)
 		}
+	}
+}
+
+// Every status that package nfs4 knows has its row in the table, and in
+// docs/errors.md the same one.
+func TestErrnoOfEveryStatus(t *testing.T) {
+	page, err := os.ReadFile("../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := make(map[string]string)
+	for _, m := range regexp.MustCompile("(?m)^\\| `(NFS4ERR_\\w+)` \\| `(E\\w+)` \\|").FindAllStringSubmatch(string(page), -1) {
+		documented[m[1]] = m[2]
+	}
+	known := 0
+	for s := range nfs4.Status(20_000) {
+		name := s.String()
+		if s == nfs4.OK || name == fmt.Sprintf("NFS4ERR_%d", s) {
+			continue
+		}
+		known++
+		errno, ok := statusErrno[s]
+		if !ok {
+			t.Errorf("%v has no errno", s)
+			continue
+		}
+		want := unix.ErrnoName(errno)
+		if errno == syscall.EOPNOTSUPP { // which has two names
+			want = "EOPNOTSUPP"
+		}
+		if got := documented[name]; got != want {
+			t.Errorf("docs/errors.md: %v is %q, the table says %s", s, got, want)
+		}
+		delete(documented, name)
+	}
+	if known != len(statusErrno) || known < 100 {
+		t.Errorf("%d statuses, %d rows", known, len(statusErrno))
+	}
+	for name := range documented {
+		t.Errorf("docs/errors.md has %s, which there is not", name)
 	}
 }
 
