@@ -133,6 +133,8 @@ func mountExport(ctx context.Context, source spec, dir string, s settings) (m *m
 		Source:     source.String(),
 		ReadOnly:   s.ReadOnly,
 		AllowOther: s.AllowOther,
+		LocalFlock: s.LocalFlock,
+		LocalPOSIX: s.LocalPOSIX,
 		Kernel:     s.Kernel,
 		Log:        logrus.StandardLogger(),
 	})

@@ -22,6 +22,8 @@ type settings struct {
 	Timeout    time.Duration // how long one try of a request may take
 	Retrans    int
 	CRC        bool     // CRC32c on software iWARP
+	LocalFlock bool     // flock(2) locks stay on this mount
+	LocalPOSIX bool     // byte-range locks stay on this mount
 	AllowOther bool     // let other users than the mounting one in
 	Kernel     []string // options that the kernel's VFS takes: noatime, nosuid …
 	Verbose    bool
@@ -123,6 +125,16 @@ var optionTable = []option{
 	}},
 	{"crc", "", "protect every frame of software iWARP with a CRC32c", func(s *settings, _ string) error { s.CRC = true; return nil }},
 	{"nocrc", "", "leave integrity to TCP's checksum (default; a peer that asks for a CRC gets it)", func(s *settings, _ string) error { s.CRC = false; return nil }},
+	{"local_lock", "none|flock|posix|all", "locks that hold between the processes of this mount only (default none)", func(s *settings, v string) error {
+		switch v {
+		case "none", "flock", "posix", "all":
+			s.LocalFlock, s.LocalPOSIX = v == "flock" || v == "all", v == "posix" || v == "all"
+			return nil
+		}
+		return fmt.Errorf("must be none, flock, posix or all")
+	}},
+	{"lock", "", "the same as local_lock=none", func(s *settings, _ string) error { s.LocalFlock, s.LocalPOSIX = false, false; return nil }},
+	{"nolock", "", "the same as local_lock=all", func(s *settings, _ string) error { s.LocalFlock, s.LocalPOSIX = true, true; return nil }},
 	{"allow_other", "", "every user may use the mount (default for root)", func(s *settings, _ string) error { s.AllowOther = true; return nil }},
 	{"noallow_other", "", "only the mounting user may use the mount", func(s *settings, _ string) error { s.AllowOther = false; return nil }},
 	kernelOption("noatime"), kernelOption("relatime"), kernelOption("strictatime"), kernelOption("nodiratime"),

@@ -33,6 +33,12 @@ func TestParseOptions(t *testing.T) {
 		{[]string{"soft,timeo=25,retrans=0"}, with(func(s *settings) { s.Soft, s.Timeout, s.Retrans = true, 2500*time.Millisecond, 0 })},
 		{[]string{"crc"}, with(func(s *settings) { s.CRC = true })},
 		{[]string{"noatime,nosuid,noatime"}, with(func(s *settings) { s.Kernel = []string{"noatime", "nosuid"} })},
+		{[]string{"local_lock=flock"}, with(func(s *settings) { s.LocalFlock = true })},
+		{[]string{"local_lock=posix"}, with(func(s *settings) { s.LocalPOSIX = true })},
+		{[]string{"local_lock=all"}, with(func(s *settings) { s.LocalFlock, s.LocalPOSIX = true, true })},
+		{[]string{"nolock"}, with(func(s *settings) { s.LocalFlock, s.LocalPOSIX = true, true })},
+		{[]string{"local_lock=all,local_lock=none"}, defaultSettings()},
+		{[]string{"nolock,lock"}, defaultSettings()},
 		{[]string{"noallow_other"}, with(func(s *settings) { s.AllowOther = false })},
 	} {
 		got, err := parseOptions(c.lists)
@@ -61,6 +67,8 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"minorversion=0", "only NFS versions 4.1 and 4.2"},
 		{"rsize=-1", "must be a number"},
 		{"timeo=0", "must be a number"},
+		{"local_lock=some", "must be none, flock, posix or all"},
+		{"local_lock", "needs a value"},
 	} {
 		_, err := parseOptions([]string{c.list})
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -131,8 +131,8 @@ func (b *bridge) fillOpen(o *op, n *node, f file, write bool, attrs *nfs4.Attrs,
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 		b.stats.kept.Add(1)
 	}
-	if !write {
-		out.OpenFlags |= fuse.FOPEN_NOFLUSH // nothing to write back at close
+	if !write && b.o.LocalPOSIX {
+		out.OpenFlags |= fuse.FOPEN_NOFLUSH // nothing to write back or unlock at close
 	}
 	return keep
 }
@@ -244,26 +244,32 @@ func (b *bridge) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (u
 
 // Flush implements fuse.RawFileSystem. It is called for every close(2), before
 // that returns: data must be stable then, and the change attribute known that
-// belongs to it.
+// belongs to it. The locks of the process go then.
 func (b *bridge) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	o := b.beginQuiet(cancel, &in.InHeader)
 	h := b.handles.file(in.Fh)
 	if h == nil {
 		return o.end(unix.EBADF)
 	}
+	err := b.flush(o, h)
+	b.unlockProcess(o, h, in.LockOwner)
+	return o.end(err)
+}
+
+func (b *bridge) flush(o *op, h *fileHandle) error {
 	if !h.dirty.Swap(false) {
-		return o.end(nil)
+		return nil
 	}
 	if err := h.file.Sync(o); err != nil {
 		h.dirty.Store(true)
-		return o.end(err)
+		return err
 	}
 	asked := b.fetching()
 	if attrs, err := b.c.GetAttr(o, h.cred, h.node.fh); err == nil {
 		b.note(h.node, attrs, asked, true)
 		b.ride(h.node, attrs, asked)
 	}
-	return o.end(nil)
+	return nil
 }
 
 // Fsync implements fuse.RawFileSystem.

@@ -45,6 +45,7 @@ var helperBackends = map[string]func(helperArgs) (*FS, func() error, error){
 		if err != nil {
 			return nil, nil, err
 		}
+		a.Options.LocalFlock, a.Options.LocalPOSIX = true, true // it has no locks
 		fs, err := mount(a.Dir, l, root, attrs, a.Options)
 		if err != nil {
 			return nil, nil, err

@@ -76,6 +76,8 @@ func mount(dir string, c backend, root nfs4.FH, attrs *nfs4.Attrs, o Options) (*
 		MaxBackground:            o.MaxBackground,
 		EnableSymlinkCaching:     true, // a link's text never changes
 		ExplicitDataCacheControl: true, // the change attribute decides, not the time of modification
+		EnableLocks:              true,
+		DisabledCapabilities:     o.localLocks(),
 		ExtraCapabilities:        fuse.CAP_ASYNC_DIO | fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_HANDLE_KILLPRIV_V2,
 		Logger:                   log.New(logWriter{o}, "", 0),
 	})

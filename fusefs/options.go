@@ -4,6 +4,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/sirupsen/logrus"
 )
 
@@ -52,6 +53,10 @@ type Options struct {
 	// LookupCache says which names the kernel may remember.
 	LookupCache LookupCache
 
+	// LocalFlock and LocalPOSIX leave flock(2) locks, and POSIX and OFD locks,
+	// to the kernel: they then hold between the processes of this mount only.
+	LocalFlock, LocalPOSIX bool
+
 	// ReadAhead is how many bytes the kernel reads ahead in a file that is read
 	// in order. Zero means 8 times the largest READ. It takes effect only if
 	// this process may change it under /sys/class/bdi.
@@ -77,6 +82,17 @@ const (
 	defaultCloseTimeout  = 30 * time.Second
 	defaultReadAheads    = 8 // READs
 )
+
+// localLocks are the capabilities of FUSE that are turned down.
+func (o Options) localLocks() (caps uint64) {
+	if o.LocalFlock {
+		caps |= fuse.CAP_FLOCK_LOCKS
+	}
+	if o.LocalPOSIX {
+		caps |= fuse.CAP_POSIX_LOCKS
+	}
+	return caps
+}
 
 func (o Options) withDefaults() Options {
 	if o.Source == "" {

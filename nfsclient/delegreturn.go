@@ -45,7 +45,6 @@ func (c *Client) giveBack(d *delegation) {
 	first := s.delegs.begin(d)
 	s.mu.Unlock()
 	if first {
-		c.delegationEnds(d)
 		c.spawn(func(ctx context.Context) { c.returnDelegation(ctx, d) })
 	}
 }
@@ -106,14 +105,11 @@ func (c *Client) returnDelegation(ctx context.Context, d *delegation) {
 	}
 	s := &c.state
 	s.mu.Lock()
-	last := d.phase != delegGone
-	if last {
+	if d.phase != delegGone {
 		s.delegs.gone(d)
+		s.unref(n)
 	}
 	s.mu.Unlock()
-	if last {
-		c.afterDelegation(ctx, n)
-	}
 }
 
 // dropDelegation forgets a delegation whose stateid the server has refused.
@@ -121,14 +117,13 @@ func (c *Client) dropDelegation(ctx context.Context, sid nfs4.StateID, status nf
 	s := &c.state
 	s.mu.Lock()
 	d := s.delegs.find(sid)
-	if d != nil {
+	if d != nil && d.phase != delegGone {
 		s.delegs.gone(d)
+		s.unref(d.node)
 	}
 	s.mu.Unlock()
 	if d != nil {
-		c.delegationEnds(d)
 		c.freeStateID(ctx, sid, status)
-		c.spawn(func(ctx context.Context) { c.afterDelegation(ctx, d.node) })
 	}
 }
 

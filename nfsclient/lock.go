@@ -81,7 +81,7 @@ func (f *File) Lock(ctx context.Context, q LockRequest) (*nfs4.Attrs, error) {
 			if err := c.awaitLock(ctx, f, w, q.Stop, n); err != nil {
 				return nil, opError(nfs4.OpLock, err)
 			}
-		case !conflict.Mine || !c.ownReleased(ctx, l.node, conflict.Owner, n):
+		case !conflict.Mine || !c.ownReleased(ctx, l.node, conflict, n):
 			return nil, err
 		}
 	}
@@ -89,7 +89,7 @@ func (f *File) Lock(ctx context.Context, q LockRequest) (*nfs4.Attrs, error) {
 
 // lockAttempt asks the server once. conflict is not nil if it has refused.
 func (c *Client) lockAttempt(ctx context.Context, f *File, l *locker, q LockRequest) (attrs *nfs4.Attrs, conflict *LockConflict, err error) {
-	err = c.detached(ctx, l, func(ctx context.Context, wanted func() bool) error {
+	err = c.detached(ctx, ctx, l, func(ctx context.Context, wanted func() bool) error {
 		c.state.mu.Lock()
 		before := l.ranges.within(q.Start, q.Last)
 		c.state.mu.Unlock()
@@ -105,17 +105,19 @@ func (c *Client) lockAttempt(ctx context.Context, f *File, l *locker, q LockRequ
 }
 
 // detached does something in turn for an owner, and returns when it is done or
-// when ctx is. In the latter case it goes on by itself; wanted tells it, once it
-// has asked, whether somebody still waits for the result.
-func (c *Client) detached(ctx context.Context, l *locker, do func(ctx context.Context, wanted func() bool) error) error {
-	if err := l.take(ctx); err != nil {
-		return opError(nfs4.OpLock, err)
-	}
+// when ctx is. In the latter case it goes on by itself, or does not begin if
+// queue is done as well; wanted tells it, once it has asked, whether somebody
+// still waits for the result.
+func (c *Client) detached(ctx, queue context.Context, l *locker, do func(ctx context.Context, wanted func() bool) error) error {
 	c.use(l)
 	var settled atomic.Bool
 	done := make(chan error, 1)
 	c.wg.Go(func() {
 		defer c.unuse(l)
+		if err := l.take(queue); err != nil {
+			done <- opError(nfs4.OpLock, err)
+			return
+		}
 		asked, claimed := false, false
 		err := do(c.ctx, func() bool {
 			asked, claimed = true, settled.CompareAndSwap(false, true)
@@ -379,7 +381,8 @@ func (f *File) Unlock(ctx context.Context, owner LockOwner, start, last uint64, 
 }
 
 func (c *Client) unlock(ctx context.Context, l *locker, start, last uint64, want bool) (attrs *nfs4.Attrs, exact bool, err error) {
-	err = c.detached(ctx, l, func(ctx context.Context, wanted func() bool) error {
+	// Begun in any case: a caller that has been killed has no second try.
+	err = c.detached(ctx, c.ctx, l, func(ctx context.Context, wanted func() bool) error {
 		a, e, err := c.sendUnlock(ctx, l, start, last, want)
 		if wanted() {
 			attrs, exact = a, e
@@ -486,7 +489,6 @@ func (f *File) unlockAll(ctx context.Context) {
 	var all []*locker
 	for l := range f.lockers {
 		l.users++
-		l.closing++
 		all = append(all, l)
 	}
 	s.mu.Unlock()
@@ -495,12 +497,11 @@ func (f *File) unlockAll(ctx context.Context) {
 		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 			c.log.WithError(err).Warn("server refuses to release a lock")
 		}
-		s.mu.Lock()
-		l.closing--
 		if err != nil {
+			s.mu.Lock()
 			l.forget(0, MaxOffset) // they go with the open
+			s.mu.Unlock()
 		}
-		s.mu.Unlock()
 		c.unuse(l)
 	}
 }

@@ -58,12 +58,11 @@ type locker struct {
 
 	// The following are guarded by state.mu.
 
-	users   int // operations in progress
-	closing int // of those, by files that are being closed
-	ranges  heldRanges
-	states  map[*openShare]*lockState
-	files   map[*File]struct{} // through which it was locked
-	lost    error
+	users  int // operations in progress
+	ranges heldRanges
+	states map[*openShare]*lockState
+	files  map[*File]struct{} // through which it was locked
+	lost   error
 }
 
 // lockState is the stateid under which an owner has locks that were made with

@@ -18,8 +18,11 @@ const (
 	// free (CB_NOTIFY_LOCK): it may forget to (RFC 8881 section 20.11).
 	lockRecheck = 10 * time.Second
 	// ownRelease is how long a refused attempt waits for an unlock by this
-	// client that may be on its way.
-	ownRelease = time.Millisecond
+	// client that may be on its way, and ownFlock is the same if the lock in the
+	// way belongs to an open file: those are released after close(2) has
+	// returned.
+	ownRelease = 2 * time.Millisecond
+	ownFlock   = 20 * time.Millisecond
 	// ownTries bounds the attempts that are made for that reason.
 	ownTries = 4
 )
@@ -102,29 +105,45 @@ func (c *Client) awaitLock(ctx context.Context, f *File, w *lockWaiter, stop <-c
 	return nil
 }
 
-// ownReleased waits until a lock of this client that was in the way may have
-// been released, and tells whether to try again. A file that is being closed
-// releases its locks after close(2) has returned; whoever locks after that must
-// not find them.
-func (c *Client) ownReleased(ctx context.Context, n *node, owner LockOwner, tries int) bool {
+// ownReleased waits until a lock of this client that was in the way has been
+// released, if that seems to be under way, and tells whether to try again. A
+// file that is being closed releases its locks after close(2) has returned;
+// whoever locks after that must not find them.
+func (c *Client) ownReleased(ctx context.Context, n *node, b *LockConflict, tries int) bool {
+	if tries >= ownTries {
+		return false
+	}
+	w := c.addWaiter(n, b.Owner)
+	defer c.removeWaiter(n, w)
 	s := &c.state
 	s.mu.Lock()
-	l := n.lockers[owner]
-	closing := l != nil && l.closing > 0
-	s.mu.Unlock()
-	switch {
-	case tries >= ownTries:
-		return false
-	case l == nil:
-		return true
-	case closing:
-		if l.take(ctx) != nil {
-			return false
+	l := n.lockers[b.Owner]
+	there, closing := false, false
+	if l != nil {
+		there = len(l.ranges.within(b.Start, b.Last)) > 0
+		for f := range l.files {
+			closing = closing || f.closed.Load()
 		}
-		l.leave()
+	}
+	s.mu.Unlock()
+	if !there {
 		return true
-	case tries == 0:
-		return sleep(ctx, ownRelease) == nil
+	}
+	var over <-chan time.Time
+	if !closing {
+		pause := ownRelease
+		if b.Owner.Flock {
+			pause = ownFlock
+		}
+		t := time.NewTimer(pause)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-w.woken:
+		return true
+	case <-over:
+	case <-ctx.Done():
 	}
 	return false
 }

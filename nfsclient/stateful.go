@@ -24,7 +24,7 @@ func (c *Client) stated(ctx context.Context, op nfs4.OpNum, uses []*use, build f
 	for try := 0; ; try++ {
 		for _, u := range uses {
 			var err error
-			if u.sid, err = c.pick(u.f.open, u.access); err != nil {
+			if u.sid, err = c.pickIO(u.f, u.access); err != nil {
 				return nil, opError(op, err)
 			}
 		}
@@ -70,7 +70,7 @@ func (c *Client) restateAll(ctx context.Context, uses []*use, status nfs4.Status
 		}
 	}
 	for _, u := range bad {
-		if err := c.restate(ctx, u.f.open, u.access, u.sid, status); err != nil {
+		if err := c.restateIO(ctx, u.f, u.access, u.sid, status); err != nil {
 			return err
 		}
 	}

@@ -52,6 +52,8 @@ func init() {
 	children["map"] = mapChild
 	children["load"] = loadChild
 	children["append"] = appendChild
+	children["lock"] = lockChild
+	children["count"] = countChild
 	runChild()
 }
 

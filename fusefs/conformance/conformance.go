@@ -90,7 +90,7 @@ func Cases() []Case {
 	for _, group := range [][]Case{
 		openCases, readWriteCases, truncateCases, mmapCases, directoryCases,
 		renameCases, linkCases, attributeCases, nameCases, largeDirCases,
-		unlinkedCases, spaceCases, xattrCases, concurrencyCases, toolCases, bigFileCases,
+		unlinkedCases, lockCases, spaceCases, xattrCases, concurrencyCases, toolCases, bigFileCases,
 	} {
 		all = append(all, group...)
 	}
