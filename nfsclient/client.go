@@ -34,8 +34,9 @@ type Client struct {
 
 	requests sync.Pool
 
-	renewing  atomic.Bool // a renewal of the lease is under way
-	watchDirs atomic.Pointer[func(dir FH, ci nfs4.ChangeInfo)]
+	renewing    atomic.Bool // a renewal of the lease is under way
+	watchDirs   atomic.Pointer[func(dir FH, ci nfs4.ChangeInfo)]
+	watchDelegs atomic.Pointer[func(fh FH)]
 
 	stats counters
 	sizes struct{ read, write, reply atomic.Int64 } // bytes

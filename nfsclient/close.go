@@ -82,6 +82,9 @@ func (c *Client) settleShare(ctx context.Context, o *openShare) error {
 		st.mu.Lock()
 		opening := st.opening[o.cred.key] > 0
 		do, sid, access := o.next(opening)
+		if (do == shareClose || do == shareDowngrade) && o.deferred() {
+			do = shareKeep
+		}
 		st.mu.Unlock()
 		var err error
 		switch do {

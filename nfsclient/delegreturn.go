@@ -45,6 +45,7 @@ func (c *Client) giveBack(d *delegation) {
 	first := s.delegs.begin(d)
 	s.mu.Unlock()
 	if first {
+		c.delegationEnds(d)
 		c.spawn(func(ctx context.Context) { c.returnDelegation(ctx, d) })
 	}
 }
@@ -105,11 +106,14 @@ func (c *Client) returnDelegation(ctx context.Context, d *delegation) {
 	}
 	s := &c.state
 	s.mu.Lock()
-	if d.phase != delegGone {
+	last := d.phase != delegGone
+	if last {
 		s.delegs.gone(d)
-		s.unref(n)
 	}
 	s.mu.Unlock()
+	if last {
+		c.afterDelegation(ctx, n)
+	}
 }
 
 // dropDelegation forgets a delegation whose stateid the server has refused.
@@ -117,13 +121,14 @@ func (c *Client) dropDelegation(ctx context.Context, sid nfs4.StateID, status nf
 	s := &c.state
 	s.mu.Lock()
 	d := s.delegs.find(sid)
-	if d != nil && d.phase != delegGone {
+	if d != nil {
 		s.delegs.gone(d)
-		s.unref(d.node)
 	}
 	s.mu.Unlock()
 	if d != nil {
+		c.delegationEnds(d)
 		c.freeStateID(ctx, sid, status)
+		c.spawn(func(ctx context.Context) { c.afterDelegation(ctx, d.node) })
 	}
 }
 

@@ -58,6 +58,9 @@ func (c *Client) Open(ctx context.Context, cred Cred, q OpenRequest) (*File, FH,
 		return nil, nil, nil, err
 	}
 	f.fsid = attrs.FSID
+	c.state.mu.Lock()
+	f.open.node.fsid = attrs.FSID
+	c.state.mu.Unlock()
 	return f, f.FH().Clone(), attrs, nil
 }
 

@@ -20,6 +20,9 @@ const testBatch = 64
 func (c *Client) reclaim(ctx context.Context) error {
 	var late []*openShare
 	open, given := c.toReclaim()
+	for _, d := range given {
+		c.delegationEnds(d)
+	}
 	c.mu.Lock()
 	same := c.rec.same
 	c.mu.Unlock()

@@ -23,7 +23,7 @@ func TestConnectionCut(t *testing.T) {
 	} {
 		t.Run(op.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := newRig(t, nfstest.Options{})
+				g := newRig(t, nfstest.Options{Delegations: nfstest.DelegateNever}) // so that every CLOSE is sent
 				c := g.client()
 				before := g.srv.LastEvent()
 				g.srv.CutNext(op, 1)

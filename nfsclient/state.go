@@ -47,6 +47,7 @@ type node struct {
 	files  int
 	shares map[string]*openShare // by the key of the credential
 	deleg  *delegation
+	fsid   nfs4.FSID // since the first open
 
 	lockers map[LockOwner]*locker
 	waiters map[*lockWaiter]struct{} // for locks
@@ -228,13 +229,9 @@ func (c *Client) restate(ctx context.Context, o *openShare, access uint32, used 
 	s := &c.state
 	s.mu.Lock()
 	d := s.delegs.find(used)
-	if d != nil {
-		s.delegs.gone(d)
-		s.unref(d.node)
-	}
 	s.mu.Unlock()
 	if d != nil {
-		c.freeStateID(ctx, used, status)
+		c.dropDelegation(ctx, used, status)
 		return nil
 	}
 	return c.reopen(ctx, o, used, status)
