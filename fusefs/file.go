@@ -232,7 +232,7 @@ func (b *bridge) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (u
 	}
 	answered := b.change(h.node)
 	h.dirty.Store(true)
-	n, err := h.file.Write(o, int64(in.Offset), data)
+	n, err := b.write(o, h, in, data)
 	answered()
 	b.stats.bytesWritten.Add(uint64(n))
 	if n > 0 {
@@ -258,7 +258,7 @@ func (b *bridge) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 
 func (b *bridge) flush(o *op, h *fileHandle) error {
 	if !h.dirty.Swap(false) {
-		return nil
+		return h.failure()
 	}
 	if err := h.file.Sync(o); err != nil {
 		h.dirty.Store(true)

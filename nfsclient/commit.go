@@ -57,15 +57,10 @@ func (c *Client) makeRoom(ctx context.Context, n int) error {
 		if old == nil {
 			return nil
 		}
-		if err := c.syncNode(ctx, old); err != nil {
-			if !final(err) {
-				return err
-			}
-			// It is not this writer's failure. Those who have the file open
-			// learn of it.
-			old.writes.mu.Lock()
-			old.writes.lost.add(err)
-			old.writes.mu.Unlock()
+		// A failure that is final is not this writer's. Those who have the file
+		// open learn of it.
+		if err := c.syncNode(ctx, old); err != nil && !final(err) {
+			return err
 		}
 	}
 }
@@ -77,7 +72,8 @@ func (c *Client) maxDirty() int {
 }
 
 // syncNode brings everything that was acknowledged of a file before the call to
-// stable storage. A failure that is final means that the data is lost.
+// stable storage. A failure that is final means that the data is lost; all who
+// have the file open are told.
 func (c *Client) syncNode(ctx context.Context, n *node) error {
 	w := &n.writes
 	w.mu.Lock()
@@ -101,6 +97,7 @@ func (c *Client) syncNode(ctx context.Context, n *node) error {
 	if err != nil && final(err) {
 		w.mu.Lock()
 		w.ledger.discard(mark)
+		w.lost.add(err)
 		w.mu.Unlock()
 	}
 	c.account(n)

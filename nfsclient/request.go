@@ -81,6 +81,8 @@ type life struct {
 	// out of them.
 	writes *writes
 	order  uint64
+	// atEnd makes a WRITE depend on the file ending where it begins.
+	atEnd bool
 
 	// The following are set while the request is carried out.
 

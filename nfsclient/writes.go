@@ -142,8 +142,7 @@ func (w *writes) waitChange(ctx context.Context) error {
 }
 
 // lostWrites remembers that acknowledged data could not be brought to stable
-// storage by anyone but the file that asks: each file open at the time is told
-// once, by its next Sync or Close.
+// storage: each file open at the time is told once, by its next Sync or Close.
 type lostWrites struct {
 	err error
 	n   uint64

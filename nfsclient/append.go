@@ -1,0 +1,63 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"math"
+	"syscall"
+
+	"nfsrdma-fuse/xdr/nfs4"
+)
+
+// maxAppendTries bounds how often an append looks for the end of a file that
+// others lengthen all the time. After that it writes where the end was last.
+const maxAppendTries = 16
+
+// Append is Write at the end of the file. off is where the caller believes that
+// to be; if it is elsewhere, which others may have brought about, the data goes
+// there. Append returns where that was. Two clients that append at the very same
+// time can still overwrite each other: NFS has no atomic append.
+func (f *File) Append(ctx context.Context, off int64, data []byte) (at int64, n int, err error) {
+	if f.access&nfs4.ShareAccessWrite == 0 {
+		return off, 0, opError(nfs4.OpWrite, syscall.EBADF)
+	}
+	wsize := f.c.wsize()
+	for first := true; n < len(data); first = false {
+		var m int
+		end := off
+		end, m, err = f.appendOnce(ctx, off, data[n:min(len(data), n+wsize)])
+		if first {
+			at = end
+		}
+		n += m
+		if err != nil {
+			return at, n, opError(nfs4.OpWrite, err)
+		}
+		off = end + int64(m)
+	}
+	return at, n, nil
+}
+
+// appendOnce sends one WRITE for the end of the file.
+func (f *File) appendOnce(ctx context.Context, off int64, data []byte) (at int64, n int, err error) {
+	for try := 1; ; try++ {
+		if off < 0 || off > math.MaxInt64-int64(len(data)) {
+			return off, 0, nfs4.ErrFBig
+		}
+		n, err = f.writeOnce(ctx, off, data, try < maxAppendTries)
+		switch {
+		case errors.Is(err, ErrUnknownOutcome), errors.Is(err, nfs4.ErrAttrNotSupp), errors.Is(err, nfs4.ErrNotSupp):
+			// Sent again, the condition would fail because of this very data.
+			// Without it the data replaces itself.
+			n, err = f.writeOnce(ctx, off, data, false)
+			return off, n, err
+		case !errors.Is(err, nfs4.ErrNotSame):
+			return off, n, err
+		}
+		attrs, err := f.c.getAttr(ctx, f.open.cred, f.open.node.fh, nfs4.MakeBitmap(nfs4.AttrSize))
+		if err != nil {
+			return off, 0, err
+		}
+		off = int64(attrs.Size)
+	}
+}
