@@ -41,7 +41,7 @@ type Options struct {
 	// Only names the cases to run; nil means all of them.
 	Only []string
 	// Report, if not nil, is called at the end of every case.
-	Report func(Outcome)
+	Report func(Outcome) `json:"-"`
 }
 
 // Outcome is how a case ended. It has passed if it neither failed nor was

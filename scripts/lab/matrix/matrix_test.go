@@ -29,6 +29,7 @@ func buildProgram(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
 	cmd := exec.Command("go", "build", "-o", filepath.Join(bin, "nfsrdma-fuse"), "nfsrdma-fuse")
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1") // for RDMA devices
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -257,10 +258,7 @@ func TestMatrix(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() {
-			if t.Failed() {
-				console, _ := os.ReadFile(vm.Console())
-				t.Logf("end of the machine's console:\n%s", console[max(0, len(console)-4000):])
-			}
+			consoleEnd(t, vm)
 			if err := vm.Close(); err != nil {
 				t.Error(err)
 			}
@@ -298,6 +296,13 @@ func TestMatrix(t *testing.T) {
 				})
 			}
 			scenario(t, "knfsd/siw, large", "server clean after unmount", clean)
+		})
+		t.Run("verbs", func(t *testing.T) {
+			o := verbsSmall
+			if o.Only = chosen; chosen == nil {
+				o.Only = without(verbsLong)
+			}
+			runVerbs(t, tb, newGuest(t, vm, bin), o, "")
 		})
 		// What went over the wire, in the eyes of an independent decoder.
 		scenario(t, "knfsd/siw/tmpfs", "capture decodes in tshark", func(t *testing.T) {
