@@ -69,6 +69,9 @@ func (b *bridge) doubt(dir *node) (told <-chan struct{}) {
 
 // attrTime is for how long the kernel may use attributes fetched at f.
 func (b *bridge) attrTime(n *node, f fetched, now time.Time) time.Duration {
+	if b.delegated(n) && !n.overtaken(f) {
+		return delegatedTime
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return max(0, f.at.Add(n.valid.span).Sub(now))

@@ -60,6 +60,13 @@ func (c client) Open(ctx context.Context, cred nfsclient.Cred, r nfsclient.OpenR
 	return f, fh, attrs, nil
 }
 
+func (c client) OpenDelegated(cred nfsclient.Cred, fh nfs4.FH, read, write bool) file {
+	if f := c.Client.OpenDelegated(cred, fh, read, write); f != nil {
+		return f
+	}
+	return nil
+}
+
 func (c client) ReadDir(ctx context.Context, cred nfsclient.Cred, dir nfs4.FH, cookie uint64, verf nfs4.Verifier, plus bool, n int, each func(*nfsclient.DirEntry)) (nfs4.Verifier, bool, error) {
 	page, err := c.Client.ReadDir(ctx, cred, dir, cookie, verf, plus, n)
 	if err != nil {

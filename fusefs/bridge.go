@@ -29,6 +29,7 @@ type bridge struct {
 	expiring sync.WaitGroup
 
 	expiry expiry
+	deleg  delegator // nil if the backend is none
 
 	server atomic.Pointer[fuse.Server]
 	kernel atomic.Int64 // the FUSE descriptor; -1 if there is none
@@ -53,6 +54,10 @@ func newBridge(c backend, root nfs4.FH, attrs *nfs4.Attrs, o Options) *bridge {
 	b.kernel.Store(-1)
 	if w, ok := c.(dirWatcher); ok {
 		w.WatchDirs(b.dirChanged)
+	}
+	if d, ok := c.(delegator); ok {
+		b.deleg = d
+		d.WatchDelegations(b.delegationEnds)
 	}
 	return b
 }

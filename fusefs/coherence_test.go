@@ -17,14 +17,20 @@ import (
 // pair is a server with two mounts.
 type pair struct {
 	server *nfstest.Server
-	a, b   string // mount points
-	fs     *FS    // that on a
+	a, b   string            // mount points
+	fs     *FS               // that on a
+	client *nfsclient.Client // of that on a
 }
 
 func mountPair(t *testing.T, o Options) *pair {
 	t.Helper()
+	return mountPairOf(t, nfstest.Options{}, o)
+}
+
+func mountPairOf(t *testing.T, so nfstest.Options, o Options) *pair {
+	t.Helper()
 	haveFUSE(t)
-	first, err := startNFS("tcp", nfstest.Options{}, nfsclient.Options{})
+	first, err := startNFS("tcp", so, nfsclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +38,7 @@ func mountPair(t *testing.T, o Options) *pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pair{server: first.server, a: t.TempDir(), b: t.TempDir()}
+	p := &pair{server: first.server, client: first.client, a: t.TempDir(), b: t.TempDir()}
 	mount := func(n *nfs, dir string) *FS {
 		root, attrs := n.client.Root()
 		fs, err := Mount(dir, n.client, root, attrs, o)

@@ -47,6 +47,9 @@ func (b *bridge) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 		r.Write = true
 	}
 	n.opened()
+	if b.openDelegated(o, n, r, out) {
+		return o.end(nil)
+	}
 	answered := func() {}
 	if r.Truncate {
 		answered = b.change(n)

@@ -8,6 +8,7 @@ type counters struct {
 	bytesRead        atomic.Uint64
 	bytesWritten     atomic.Uint64
 	kept, dropped    atomic.Uint64
+	delegated        atomic.Uint64
 	expired          atomic.Uint64
 	missing, riders  atomic.Uint64
 	silly            atomic.Uint64
@@ -22,6 +23,7 @@ type Stats struct {
 	BytesRead    uint64 // file data given to the kernel
 	BytesWritten uint64 // file data taken from the kernel
 	CacheKept    uint64 // opens that kept the kernel's cached data
+	OpensAlone   uint64 // opens without asking the server, under a delegation
 	CacheDropped uint64 // times that another's change made the kernel drop cached data
 	NamesExpired uint64 // names that the kernel was told to ask for again
 	NamesMissing uint64 // lookups answered because the name was known not to exist
@@ -45,6 +47,7 @@ func (f *FS) Stats() Stats {
 		BytesRead:    b.stats.bytesRead.Load(),
 		BytesWritten: b.stats.bytesWritten.Load(),
 		CacheKept:    b.stats.kept.Load(),
+		OpensAlone:   b.stats.delegated.Load(),
 		CacheDropped: b.stats.dropped.Load(),
 		NamesExpired: b.stats.expired.Load(),
 		NamesMissing: b.stats.missing.Load(),

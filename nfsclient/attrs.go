@@ -119,11 +119,18 @@ func (c *Client) setAttr(ctx context.Context, cred *credential, fh FH, sid nfs4.
 	r.setAttr = nfs4.SetAttrArgs{StateID: sid, Attrs: *set}
 	r.change(&r.setAttr, &r.setAttrRes)
 	r.addGetAttr(ObjectAttrs)
-	if err := c.do(ctx, r); err != nil {
+	err := c.do(ctx, r)
+	if !set.Mask.AndNot(harmless).IsZero() {
+		c.state.doubtAccess(fh) // also if nobody knows whether it was done
+	}
+	if err != nil {
 		return nil, err
 	}
 	return c.attrsAfter(ctx, r, fh)
 }
+
+// harmless are the attributes that do not say who may open a file.
+var harmless = nfs4.MakeBitmap(nfs4.AttrSize, nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet)
 
 // attrsAfter takes the attributes that a request asked for behind a change, or
 // asks for them again if the server could not give them then. It frees r.

@@ -15,8 +15,8 @@ import (
 
 // OpenDelegated opens a regular file without asking the server. It returns nil
 // where only the server can tell: unless a delegation is held that covers the
-// access, and this user has opened the file for it under that delegation. Its
-// attributes are those that were seen last, but for own changes.
+// access, and this user has opened the file for it under that delegation, since
+// this client has last changed who may. Its attributes are those that were seen last, but for own changes.
 func (c *Client) OpenDelegated(cred Cred, fh FH, read, write bool) *File {
 	var access uint32
 	if read {
@@ -34,7 +34,7 @@ func (c *Client) OpenDelegated(cred Cred, fh FH, read, write bool) *File {
 		return nil
 	}
 	o := n.shares[key]
-	if o == nil || !o.held || o.lost != nil || access&^o.granted != 0 || len(o.turn) > 0 {
+	if o == nil || !o.held || o.lost != nil || o.doubted || access&^o.granted != 0 || len(o.turn) > 0 {
 		s.mu.Unlock()
 		return nil
 	}
@@ -64,6 +64,18 @@ func (c *Client) Delegated(fh FH) bool {
 // WatchDelegations has f called when a delegation ends, before the server is
 // told where it has asked for it. f must not wait.
 func (c *Client) WatchDelegations(f func(fh FH)) { c.watchDelegs.Store(&f) }
+
+// doubtAccess notes that who may open a file may have changed by our own doing,
+// for which no delegation is recalled.
+func (s *state) doubtAccess(fh FH) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.nodes[string(fh)]; n != nil {
+		for _, o := range n.shares {
+			o.doubted = true
+		}
+	}
+}
 
 // delegationEnds tells the watcher. Called without locks.
 func (c *Client) delegationEnds(d *delegation) {

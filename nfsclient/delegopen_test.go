@@ -55,6 +55,17 @@ func TestOpenDelegated(t *testing.T) {
 		if a.OpenDelegated(Cred{UID: 7}, fh, true, false) != nil {
 			t.Error("opened for somebody else")
 		}
+		// So it is after an own change of who may open the file.
+		if _, err := a.SetAttr(t.Context(), root, fh, nil, &nfs4.Attrs{Mask: nfs4.MakeBitmap(nfs4.AttrMode), Mode: 0o600}); err != nil {
+			t.Fatal(err)
+		}
+		if a.OpenDelegated(root, fh, true, false) != nil {
+			t.Error("opened after a change of its mode")
+		}
+		f, _, _, err := a.Open(t.Context(), root, OpenRequest{FH: fh, Read: true, Write: true})
+		if err != nil || f.Close(t.Context()) != nil {
+			t.Fatal(err)
+		}
 		if f = a.OpenDelegated(root, fh, true, false); f == nil {
 			t.Fatal("not opened")
 		}
