@@ -61,6 +61,12 @@ func BenchmarkIdleMemory(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	b.ReportMetric(memory(b, dir, "VmRSS"), "MiB-resident")
+}
+
+// memory returns a line of the status of the process behind a mount, in MiB.
+func memory(b *testing.B, dir, line string) float64 {
+	b.Helper()
 	rec, err := findRecord(dir)
 	if err != nil || rec == nil {
 		b.Fatalf("no process behind %s: %v", dir, err)
@@ -70,15 +76,65 @@ func BenchmarkIdleMemory(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
+	m := regexp.MustCompile(line + `:\s+(\d+) kB`).FindSubmatch(status)
 	if m == nil {
-		b.Fatal("no VmRSS")
+		b.Fatalf("no %s", line)
 	}
 	kib, err := strconv.Atoi(string(m[1]))
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.ReportMetric(float64(kib)/1024, "MiB-resident")
+	return float64(kib) / 1024
+}
+
+// BenchmarkMillionNames lists a directory of 1,000,000 names through a mount,
+// and reports the most memory that the mounted program had resident meanwhile.
+// The aim is less than 96 MiB: it must not grow with the directory.
+func BenchmarkMillionNames(b *testing.B) {
+	const names = 1_000_000
+	server, dir := benchMount(b, "rdma")
+	if err := os.Mkdir(filepath.Join(dir, "big"), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	for i := range names {
+		if err := server.WriteFile(fmt.Sprintf("/big/name-%07d", i), nil, 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		d, err := os.Open(filepath.Join(dir, "big"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		seen := make([]bool, names)
+		for n := 0; ; {
+			page, err := d.Readdirnames(4096)
+			for _, name := range page {
+				i, err := strconv.Atoi(name[len("name-"):])
+				if err != nil || seen[i] {
+					b.Fatalf("%q is listed twice, or was never made", name)
+				}
+				seen[i] = true
+				n++
+			}
+			if err == io.EOF {
+				if n != names {
+					b.Fatalf("%d names listed", n)
+				}
+				break
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		d.Close()
+	}
+	b.ReportMetric(names*float64(b.N)/b.Elapsed().Seconds(), "names/s")
+	peak := memory(b, dir, "VmHWM")
+	b.ReportMetric(peak, "MiB-peak")
+	if peak > 96 {
+		b.Errorf("%.0f MiB were resident", peak)
+	}
 }
 
 // BenchmarkSequentialRead reads a file of 64 MiB through a mount, over

@@ -36,7 +36,7 @@ func TestSemanticsNamesRealCases(t *testing.T) {
 // testNames returns the names of the tests in the repository.
 func testNames(t *testing.T) map[string]bool {
 	names := make(map[string]bool)
-	declared := regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)[A-Za-z0-9]+)\(`)
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
