@@ -129,20 +129,40 @@ func mountExport(ctx context.Context, source spec, dir string, s settings) (m *m
 	if err != nil {
 		return m, explain(err, source, addrs, s)
 	}
-	m.fs, err = fusefs.Mount(dir, m.client, root, attrs, fusefs.Options{
-		Source:     source.String(),
-		ReadOnly:   s.ReadOnly,
-		AllowOther: s.AllowOther,
-		LocalFlock: s.LocalFlock,
-		LocalPOSIX: s.LocalPOSIX,
-		Kernel:     s.Kernel,
-		Log:        logrus.StandardLogger(),
-	})
+	m.fs, err = fusefs.Mount(dir, m.client, root, attrs, fsOptions(source, s))
 	if err != nil {
 		return m, err
 	}
 	logrus.Infof("%s is mounted on %s over %s", source, dir, m.road.describe())
 	return m, nil
+}
+
+// fsOptions are the settings that are the file system's.
+func fsOptions(source spec, s settings) fusefs.Options {
+	return fusefs.Options{
+		Source:      source.String(),
+		ReadOnly:    s.ReadOnly,
+		AllowOther:  s.AllowOther,
+		LocalFlock:  s.LocalFlock,
+		LocalPOSIX:  s.LocalPOSIX,
+		Kernel:      s.Kernel,
+		AcRegMin:    orNone(s.AcRegMin),
+		AcRegMax:    orNone(s.AcRegMax),
+		AcDirMin:    orNone(s.AcDirMin),
+		AcDirMax:    orNone(s.AcDirMax),
+		NoAC:        s.NoAC,
+		NoCTO:       s.NoCTO,
+		LookupCache: s.Lookup,
+		Log:         logrus.StandardLogger(),
+	}
+}
+
+// orNone turns a time of zero into what means that to fusefs.
+func orNone(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
 }
 
 // wait serves until the file system is unmounted, and unmounts it when ctx is

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"nfsrdma-fuse/fusefs"
 )
 
 // settings are the mount options after parsing.
@@ -21,9 +23,16 @@ type settings struct {
 	Soft       bool          // give up after Timeout×(Retrans+1) instead of waiting
 	Timeout    time.Duration // how long one try of a request may take
 	Retrans    int
-	CRC        bool     // CRC32c on software iWARP
-	LocalFlock bool     // flock(2) locks stay on this mount
-	LocalPOSIX bool     // byte-range locks stay on this mount
+	CRC        bool          // CRC32c on software iWARP
+	LocalFlock bool          // flock(2) locks stay on this mount
+	LocalPOSIX bool          // byte-range locks stay on this mount
+	AcRegMin   time.Duration // limits of attribute caching, nfs(5); for files
+	AcRegMax   time.Duration
+	AcDirMin   time.Duration // and for directories, with the names in them
+	AcDirMax   time.Duration
+	NoAC       bool // cache no attributes, write through
+	NoCTO      bool // do not look at attributes when a file is opened
+	Lookup     fusefs.LookupCache
 	AllowOther bool     // let other users than the mounting one in
 	Kernel     []string // options that the kernel's VFS takes: noatime, nosuid …
 	Verbose    bool
@@ -48,7 +57,10 @@ const (
 )
 
 func defaultSettings() settings {
-	return settings{Proto: protoRDMA, Timeout: 60 * time.Second, Retrans: 2, AllowOther: true}
+	return settings{
+		Proto: protoRDMA, Timeout: 60 * time.Second, Retrans: 2, AllowOther: true,
+		AcRegMin: 3 * time.Second, AcRegMax: 60 * time.Second, AcDirMin: 30 * time.Second, AcDirMax: 60 * time.Second,
+	}
 }
 
 // port returns the port to connect to.
@@ -122,6 +134,38 @@ var optionTable = []option{
 	}},
 	{"retrans", "N", "further tries before a soft mount gives up (default 2)", func(s *settings, v string) error {
 		return setInt(&s.Retrans, v, 0, 100)
+	}},
+	{"ac", "", "cache attributes (default)", func(s *settings, _ string) error { s.NoAC = false; return nil }},
+	{"noac", "", "cache no attributes and no names, and let writes return when they are stable", func(s *settings, _ string) error { s.NoAC = true; return nil }},
+	{"acregmin", "SECONDS", "shortest time to trust the attributes of a file (default 3)", func(s *settings, v string) error {
+		return setSeconds(v, &s.AcRegMin)
+	}},
+	{"acregmax", "SECONDS", "longest time to trust the attributes of a file (default 60)", func(s *settings, v string) error {
+		return setSeconds(v, &s.AcRegMax)
+	}},
+	{"acdirmin", "SECONDS", "shortest time to trust the attributes of a directory and the names in it (default 30)", func(s *settings, v string) error {
+		return setSeconds(v, &s.AcDirMin)
+	}},
+	{"acdirmax", "SECONDS", "longest time to trust the attributes of a directory and the names in it (default 60)", func(s *settings, v string) error {
+		return setSeconds(v, &s.AcDirMax)
+	}},
+	{"actimeo", "SECONDS", "all four of these", func(s *settings, v string) error {
+		return setSeconds(v, &s.AcRegMin, &s.AcRegMax, &s.AcDirMin, &s.AcDirMax)
+	}},
+	{"cto", "", "look for changes by others whenever a file is opened (default)", func(s *settings, _ string) error { s.NoCTO = false; return nil }},
+	{"nocto", "", "do so only when its attributes are not trusted any more", func(s *settings, _ string) error { s.NoCTO = true; return nil }},
+	{"lookupcache", "all|pos|none", "names to remember: all (default), those that exist, or none", func(s *settings, v string) error {
+		switch v {
+		case "all":
+			s.Lookup = fusefs.LookupCacheAll
+		case "pos", "positive":
+			s.Lookup = fusefs.LookupCachePositive
+		case "none":
+			s.Lookup = fusefs.LookupCacheNone
+		default:
+			return fmt.Errorf("must be all, pos or none")
+		}
+		return nil
 	}},
 	{"crc", "", "protect every frame of software iWARP with a CRC32c", func(s *settings, _ string) error { s.CRC = true; return nil }},
 	{"nocrc", "", "leave integrity to TCP's checksum (default; a peer that asks for a CRC gets it)", func(s *settings, _ string) error { s.CRC = false; return nil }},
@@ -265,6 +309,20 @@ func setInt(p *int, v string, low, high int) error {
 		return fmt.Errorf("must be a number from %d to %d", low, high)
 	}
 	*p = n
+	return nil
+}
+
+// maxSeconds is the longest time of attribute caching: a day.
+const maxSeconds = 86400
+
+func setSeconds(v string, to ...*time.Duration) error {
+	var n int
+	if err := setInt(&n, v, 0, maxSeconds); err != nil {
+		return err
+	}
+	for _, p := range to {
+		*p = time.Duration(n) * time.Second
+	}
 	return nil
 }
 

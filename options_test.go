@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nfsrdma-fuse/fusefs"
 )
 
 func TestParseOptions(t *testing.T) {
@@ -39,6 +41,17 @@ func TestParseOptions(t *testing.T) {
 		{[]string{"nolock"}, with(func(s *settings) { s.LocalFlock, s.LocalPOSIX = true, true })},
 		{[]string{"local_lock=all,local_lock=none"}, defaultSettings()},
 		{[]string{"nolock,lock"}, defaultSettings()},
+		{[]string{"acregmin=1,acregmax=2,acdirmin=3,acdirmax=4"}, with(func(s *settings) {
+			s.AcRegMin, s.AcRegMax, s.AcDirMin, s.AcDirMax = time.Second, 2*time.Second, 3*time.Second, 4*time.Second
+		})},
+		{[]string{"actimeo=600,acregmin=0"}, with(func(s *settings) {
+			s.AcRegMin, s.AcRegMax, s.AcDirMin, s.AcDirMax = 0, 10*time.Minute, 10*time.Minute, 10*time.Minute
+		})},
+		{[]string{"noac,nocto"}, with(func(s *settings) { s.NoAC, s.NoCTO = true, true })},
+		{[]string{"noac,nocto,ac,cto"}, defaultSettings()},
+		{[]string{"lookupcache=pos"}, with(func(s *settings) { s.Lookup = fusefs.LookupCachePositive })},
+		{[]string{"lookupcache=none"}, with(func(s *settings) { s.Lookup = fusefs.LookupCacheNone })},
+		{[]string{"lookupcache=none,lookupcache=all"}, defaultSettings()},
 		{[]string{"noallow_other"}, with(func(s *settings) { s.AllowOther = false })},
 	} {
 		got, err := parseOptions(c.lists)
@@ -61,6 +74,9 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"port=0", "from 1 to 65535"},
 		{"port=x", "from 1 to 65535"},
 		{"port", `needs a value: port=N`},
+		{"acregmin=-1", "from 0 to 86400"},
+		{"actimeo", "needs a value: actimeo=SECONDS"},
+		{"lookupcache=some", "must be all, pos or none"},
 		{"ro=1", "takes no value"},
 		{"vers=3", "only NFS versions 4.1 and 4.2"},
 		{"vers=4.0", "only NFS versions 4.1 and 4.2"},
@@ -127,5 +143,23 @@ func TestParseSpec(t *testing.T) {
 		if _, err := parseSpec(c.in); err == nil || !strings.Contains(err.Error(), c.want) || exitStatus(err) != exitUsage {
 			t.Errorf("parseSpec(%q): error %v, want it to contain %q", c.in, err, c.want)
 		}
+	}
+}
+
+// TestCachingOptions: the defaults are those of nfs(5) by either way, and zero
+// means not at all.
+func TestCachingOptions(t *testing.T) {
+	o := fsOptions(spec{}, defaultSettings())
+	if o.AcRegMin != 3*time.Second || o.AcRegMax != time.Minute || o.AcDirMin != 30*time.Second || o.AcDirMax != time.Minute ||
+		o.NoAC || o.NoCTO || o.LookupCache != fusefs.LookupCacheAll {
+		t.Errorf("by default: %+v", o)
+	}
+	s, err := parseOptions([]string{"actimeo=0,nocto,lookupcache=pos"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o = fsOptions(spec{}, s)
+	if o.AcRegMin >= 0 || o.AcRegMax >= 0 || o.AcDirMin >= 0 || o.AcDirMax >= 0 || !o.NoCTO || o.LookupCache != fusefs.LookupCachePositive {
+		t.Errorf("actimeo=0: %+v", o)
 	}
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"nfsrdma-fuse/xdr/nfs4"
 )
 
 // O_APPEND. The kernel appends where it believes the file to end, which it
@@ -21,8 +23,8 @@ import (
 // appender is an open file that can write at its end.
 type appender interface {
 	// Append writes data at off if the file ends there, and otherwise where
-	// it ends, which it returns.
-	Append(ctx context.Context, off int64, data []byte) (at int64, n int, err error)
+	// it ends, which it returns, with the attributes if they came along.
+	Append(ctx context.Context, off int64, data []byte) (at int64, n int, attrs *nfs4.Attrs, err error)
 }
 
 // failing is an open file that can tell of data that was lost.
@@ -44,16 +46,16 @@ func isAppend(in *fuse.WriteIn) bool {
 }
 
 // write writes through a handle, at the end of the file if it is an append.
-func (b *bridge) write(o *op, h *fileHandle, in *fuse.WriteIn, data []byte) (int, error) {
+func (b *bridge) write(o *op, h *fileHandle, in *fuse.WriteIn, data []byte) (int, *nfs4.Attrs, error) {
 	f, ok := h.file.(appender)
 	if !ok || !isAppend(in) {
-		return h.file.Write(o, int64(in.Offset), data)
+		return h.file.WriteAttrs(o, int64(in.Offset), data)
 	}
-	at, n, err := f.Append(o, int64(in.Offset), data)
+	at, n, attrs, err := f.Append(o, int64(in.Offset), data)
 	if n > 0 && at != int64(in.Offset) {
 		// The kernel holds the pages locked that it has filled until it has
 		// our answer.
 		b.expiring.Go(func() { b.dropCache(h.node) })
 	}
-	return n, err
+	return n, attrs, err
 }

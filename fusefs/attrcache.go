@@ -145,6 +145,7 @@ func (n *node) epoch() uint64 {
 // changing marks own changes of the names in directories; the function it
 // returns says that they have been answered.
 func (b *bridge) changing(dirs ...*node) (answered func()) {
+	began := time.Now()
 	for _, d := range dirs {
 		d.mu.Lock()
 		d.dir.begin()
@@ -154,8 +155,12 @@ func (b *bridge) changing(dirs ...*node) (answered func()) {
 		for _, d := range dirs {
 			d.mu.Lock()
 			foreign := d.dir.end()
+			attrs := d.dir.takeAfter()
 			d.mu.Unlock()
-			d.touch(b)
+			seq := d.touch(b)
+			if attrs != nil {
+				b.ride(d, attrs, fetched{began, seq})
+			}
 			if foreign {
 				b.doubt(d)
 			}
@@ -170,8 +175,9 @@ func (n *node) isChanging() bool {
 	return n.dir.running > 0
 }
 
-// dirChanged takes the change information of an own change of a directory.
-func (b *bridge) dirChanged(fh nfs4.FH, ci nfs4.ChangeInfo) {
+// dirChanged takes the change information of an own change of a directory, and
+// its attributes afterwards, which may be nil.
+func (b *bridge) dirChanged(fh nfs4.FH, ci nfs4.ChangeInfo, attrs *nfs4.Attrs) {
 	n := b.nodes.peek(fh)
 	if n == nil || n.dir == nil {
 		return
@@ -179,6 +185,10 @@ func (b *bridge) dirChanged(fh nfs4.FH, ci nfs4.ChangeInfo) {
 	n.mu.Lock()
 	joins := n.dir.known && ci.Before == n.dir.change
 	foreign := n.dir.changed(ci)
+	if attrs != nil {
+		after := *attrs
+		n.dir.after = &after
+	}
 	if joins {
 		n.valid.advance(n.dir.change, time.Now())
 	}
@@ -189,8 +199,9 @@ func (b *bridge) dirChanged(fh nfs4.FH, ci nfs4.ChangeInfo) {
 }
 
 // rider are attributes that came with the answer to something else. The kernel
-// asks for attributes when it has changed a file itself, as by writing, and after
-// an open has shown that they have changed; then the answer is here already.
+// asks for attributes when it has changed something itself, as by writing to a
+// file or making an entry of a directory, and after an open has shown that they
+// have changed; then the answer is here already.
 //
 // Each rider answers one question: a second one means that somebody insists on
 // what the server has now.

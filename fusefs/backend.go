@@ -33,14 +33,15 @@ type backend interface {
 // dirWatcher is a backend that tells how an operation has changed a directory,
 // before it returns. A backend need not be one.
 type dirWatcher interface {
-	WatchDirs(func(dir nfs4.FH, ci nfs4.ChangeInfo))
+	WatchDirs(func(dir nfs4.FH, ci nfs4.ChangeInfo, attrs *nfs4.Attrs))
 }
 
 // file is an open file of a backend.
 type file interface {
 	Read(ctx context.Context, off int64, n int) (buf *ulb.Buffer, got int, eof bool, err error)
-	Write(ctx context.Context, off int64, data []byte) (n int, err error)
-	Sync(ctx context.Context) error
+	// WriteAttrs and SyncAttrs return attributes if they came with the answer.
+	WriteAttrs(ctx context.Context, off int64, data []byte) (n int, attrs *nfs4.Attrs, err error)
+	SyncAttrs(ctx context.Context) (*nfs4.Attrs, error)
 	Close(ctx context.Context) error
 }
 

@@ -54,13 +54,12 @@ func (s *cacheState) observe(change uint64, exact bool) (drop bool) {
 }
 
 // open takes the change attribute that came with an open and tells whether
-// cached data may be kept: only if it surely belongs to this change, or is
-// trusted to.
-func (s *cacheState) open(change uint64, trusted bool) (keep bool) {
-	keep = s.known && (trusted || change == s.change && !s.changed && !s.shared)
+// cached data may be kept: only if it surely belongs to this change.
+func (s *cacheState) open(change uint64) (keep bool) {
+	keep = s.known && change == s.change && !s.changed && !s.shared
 	s.change, s.known = change, true
 	s.changed = s.changing > 0
-	s.shared = s.shared && trusted
+	s.shared = false
 	return keep
 }
 
@@ -81,15 +80,21 @@ func (b *bridge) dropAttrs(n *node) {
 }
 
 // change marks an own change of a file; the function it returns says that it
-// has been answered.
-func (b *bridge) change(n *node) (answered func()) {
+// has been answered. It returns the number of the change, and whether no other
+// own change overlapped it: then attributes that came with the answer say how
+// the file is after both.
+func (b *bridge) change(n *node) (answered func() (seq uint64, alone bool)) {
+	before := n.modified.Load()
 	n.mu.Lock()
+	alone := n.cache.changing == 0
 	n.cache.begin()
 	n.mu.Unlock()
-	return func() {
+	return func() (uint64, bool) {
 		n.mu.Lock()
 		n.cache.end()
+		alone = alone && n.cache.changing == 0
 		n.mu.Unlock()
-		n.touch(b)
+		alone = alone && n.modified.Load() == before
+		return n.touch(b), alone
 	}
 }

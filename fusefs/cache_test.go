@@ -44,7 +44,7 @@ func TestCacheState(t *testing.T) {
 			case "exact":
 				got = s.observe(st.change, true)
 			case "open":
-				got = s.open(st.change, false)
+				got = s.open(st.change)
 			}
 			if got != st.want {
 				t.Errorf("%s: step %d (%s %d): %v, expected %v", name, i, st.do, st.change, got, st.want)

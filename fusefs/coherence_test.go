@@ -197,3 +197,35 @@ func TestReadAfterOwnWrite(t *testing.T) {
 		t.Errorf("counters: %+v", s)
 	}
 }
+
+// TestNoAC: without a cache of attributes, what another client does is seen at
+// once, and a write is on stable storage when it returns.
+func TestNoAC(t *testing.T) {
+	p := mountPair(t, Options{NoAC: true})
+	p.sh(t, `: >"$1/file"; exec 3<"$1/file"; for i in 1 2 3; do
+		printf x >>"$2/file"; test "$(stat -c %s "$1/file")" = $i; : >"$2/$i"; test -e "$1/$i"; rm "$2/$i"; test ! -e "$1/$i"; done`)
+	if n := p.count(t, `dd if=/dev/zero of="$1/file" bs=4k count=3 conv=notrunc status=none`, nfs4.OpCommit); n != 0 {
+		t.Errorf("%d COMMITs of data that should be stable", n)
+	}
+}
+
+// TestNoCTO: without close-to-open, a file is read from the cache as long as its
+// attributes are trusted, and not longer.
+func TestNoCTO(t *testing.T) {
+	p := mountPair(t, Options{NoCTO: true})
+	p.sh(t, `printf old >"$1/file"; cat "$1/file" >/dev/null; stat "$1/file" >/dev/null`)
+	if got := p.sh(t, `printf new >"$2/file"; cat "$1/file"`); got != "old" {
+		t.Errorf("read %q, expected what is cached", got)
+	}
+	if got := p.sh(t, `stat --cached=never "$1/file" >/dev/null; cat "$1/file"`); got != "new" {
+		t.Errorf("read %q after the attributes were asked for", got)
+	}
+}
+
+// TestSyncWrites: what is written with O_SYNC is stable without a COMMIT.
+func TestSyncWrites(t *testing.T) {
+	p := mountPair(t, Options{})
+	if n := p.count(t, `dd if=/dev/zero of="$1/file" bs=4k count=3 oflag=sync status=none`, nfs4.OpCommit); n != 0 {
+		t.Errorf("%d COMMITs of data that should be stable", n)
+	}
+}

@@ -41,7 +41,7 @@ func (b *bridge) delegationEnds(fh nfs4.FH) {
 // openDelegated opens a file without asking the server, if that can be: with its
 // name, its data and its attributes as the kernel knows them.
 func (b *bridge) openDelegated(o *op, n *node, r nfsclient.OpenRequest, out *fuse.OpenOut) bool {
-	if b.deleg == nil || r.Truncate {
+	if b.deleg == nil || r.Truncate || r.Stable {
 		return false
 	}
 	n.mu.Lock()

@@ -34,6 +34,8 @@ type dirState struct {
 	ahead   uint64            // a change attribute that was seen and not reached yet
 	isAhead bool
 
+	after *nfs4.Attrs // that came with the last own change; may be nil
+
 	missing map[string]struct{} // names that are known not to exist
 	epoch   uint64              // counts the times that names became doubtful
 }
@@ -80,6 +82,20 @@ func (d *dirState) changed(ci nfs4.ChangeInfo) (foreign bool) {
 	}
 	d.change = ci.After
 	return d.doubt()
+}
+
+// takeAfter returns the attributes that came with an own change, if they are the
+// directory's present ones as far as is known.
+func (d *dirState) takeAfter() *nfs4.Attrs {
+	a := d.after
+	if d.running > 0 || a == nil {
+		return nil
+	}
+	d.after = nil
+	if !d.known || !a.Has(nfs4.AttrChange) || a.Change != d.change {
+		return nil
+	}
+	return a
 }
 
 func (d *dirState) join(change uint64) {

@@ -43,6 +43,7 @@ func (b *bridge) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 	r := nfsclient.OpenRequest{FH: n.fh}
 	r.Read, r.Write = accessMode(in.Flags)
 	r.Truncate = in.Flags&unix.O_TRUNC != 0
+	r.Stable = b.stable(in.Flags)
 	if r.Truncate && !r.Write { // O_RDONLY|O_TRUNC truncates on Linux
 		r.Write = true
 	}
@@ -50,7 +51,7 @@ func (b *bridge) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 	if b.openDelegated(o, n, r, out) {
 		return o.end(nil)
 	}
-	answered := func() {}
+	answered := func() (uint64, bool) { return 0, false }
 	if r.Truncate {
 		answered = b.change(n)
 	}
@@ -66,7 +67,7 @@ func (b *bridge) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 	if !b.fillOpen(o, n, f, r.Write, attrs, out) {
 		b.dropAttrs(n)
 	}
-	if !r.Truncate {
+	if !r.Truncate && !b.o.NoCTO {
 		b.ride(n, attrs, o.began)
 	}
 	return o.end(nil)
@@ -118,16 +119,21 @@ func accessMode(flags uint32) (read, write bool) {
 	return true, false
 }
 
+// stable tells whether writes have to be stable when they return. The kernel
+// syncs them by itself, which then has nothing left to do.
+func (b *bridge) stable(flags uint32) bool { return b.o.NoAC || flags&unix.O_DSYNC != 0 }
+
 // fillOpen enters an open file and fills in the answer. It tells whether what the
 // kernel has cached of the file is as good as new.
 func (b *bridge) fillOpen(o *op, n *node, f file, write bool, attrs *nfs4.Attrs, out *fuse.OpenOut) (keep bool) {
 	out.Fh = b.handles.addFile(&fileHandle{node: n, file: f, cred: o.cred, write: write})
 	shortest, longest := b.limits(n)
 	n.mu.Lock()
-	trusted := b.o.NoCTO && n.valid.left(o.began.at) > 0
-	n.valid.observe(attrs, o.began.at, shortest, longest)
-	if attrs.Has(nfs4.AttrChange) {
-		keep = n.cache.open(attrs.Change, trusted)
+	if b.o.NoCTO && n.cache.known && n.valid.left(o.began.at) > 0 {
+		keep = true // and what the server has said is not looked at
+	} else {
+		n.valid.observe(attrs, o.began.at, shortest, longest)
+		keep = attrs.Has(nfs4.AttrChange) && n.cache.open(attrs.Change)
 	}
 	n.mu.Unlock()
 	if keep {
@@ -151,6 +157,7 @@ func (b *bridge) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, 
 		Dir: dir.fh, Name: name, Create: true,
 		Exclusive: in.Flags&unix.O_EXCL != 0,
 		Truncate:  in.Flags&unix.O_TRUNC != 0,
+		Stable:    b.stable(in.Flags),
 		Attrs:     modeAttrs(in.Mode),
 	}
 	r.Read, r.Write = accessMode(in.Flags)
@@ -235,8 +242,14 @@ func (b *bridge) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (u
 	}
 	answered := b.change(h.node)
 	h.dirty.Store(true)
-	n, err := b.write(o, h, in, data)
-	answered()
+	n, attrs, err := b.write(o, h, in, data)
+	seq, alone := answered()
+	if attrs != nil {
+		b.note(h.node, attrs, o.began, true)
+		if alone {
+			b.ride(h.node, attrs, fetched{o.began.at, seq})
+		}
+	}
 	b.stats.bytesWritten.Add(uint64(n))
 	if n > 0 {
 		// What was written counts; the error will meet the next write.
@@ -263,16 +276,11 @@ func (b *bridge) flush(o *op, h *fileHandle) error {
 	if !h.dirty.Swap(false) {
 		return h.failure()
 	}
-	if err := h.file.Sync(o); err != nil {
+	err := b.sync(o, h)
+	if err != nil {
 		h.dirty.Store(true)
-		return err
 	}
-	asked := b.fetching()
-	if attrs, err := b.c.GetAttr(o, h.cred, h.node.fh); err == nil {
-		b.note(h.node, attrs, asked, true)
-		b.ride(h.node, attrs, asked)
-	}
-	return nil
+	return err
 }
 
 // Fsync implements fuse.RawFileSystem.
@@ -282,7 +290,38 @@ func (b *bridge) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	if h == nil {
 		return o.end(unix.EBADF)
 	}
-	return o.end(h.file.Sync(o))
+	return o.end(b.sync(o, h))
+}
+
+// sync makes what was written to a file stable, and gets to know which change
+// attribute belongs to it.
+//
+// Servers do not tell which change attribute a WRITE has found and left, as they
+// do of directories. So what a file has after our writes is taken for their work,
+// like the kernel's client does: another's write among them shows only in the
+// data, when the file is next changed.
+func (b *bridge) sync(o *op, h *fileHandle) error {
+	n := h.node
+	asked := b.fetching()
+	attrs, err := h.file.SyncAttrs(o)
+	if err != nil {
+		return err
+	}
+	if attrs == nil {
+		n.mu.Lock()
+		known := !n.cache.changed
+		n.mu.Unlock()
+		if known {
+			return nil // it came with the last WRITE, or with another's COMMIT
+		}
+		asked = b.fetching()
+		if attrs, err = b.c.GetAttr(o, h.cred, n.fh); err != nil {
+			return nil // the next open asks again
+		}
+	}
+	b.note(n, attrs, asked, true)
+	b.ride(n, attrs, asked)
+	return nil
 }
 
 // Release implements fuse.RawFileSystem. Nobody waits for it.

@@ -479,7 +479,12 @@ func (f *localFile) Read(ctx context.Context, off int64, n int) (*ulb.Buffer, in
 	return buf, got, got < n, nil
 }
 
-func (f *localFile) Write(ctx context.Context, off int64, data []byte) (int, error) {
+func (f *localFile) WriteAttrs(ctx context.Context, off int64, data []byte) (int, *nfs4.Attrs, error) {
+	n, err := f.write(ctx, off, data)
+	return n, nil, err
+}
+
+func (f *localFile) write(ctx context.Context, off int64, data []byte) (int, error) {
 	if err := f.fs.enter(ctx, "WRITE"); err != nil {
 		return 0, err
 	}
@@ -493,7 +498,9 @@ func (f *localFile) Write(ctx context.Context, off int64, data []byte) (int, err
 	return max(n, 0), err
 }
 
-func (f *localFile) Sync(ctx context.Context) error { return f.fs.enter(ctx, "COMMIT") }
+func (f *localFile) SyncAttrs(ctx context.Context) (*nfs4.Attrs, error) {
+	return nil, f.fs.enter(ctx, "COMMIT")
+}
 
 func (f *localFile) Close(ctx context.Context) error {
 	f.fs.open.Add(-1)

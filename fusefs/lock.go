@@ -114,7 +114,7 @@ func (b *bridge) locked(n *node, attrs *nfs4.Attrs, asked fetched) {
 		shortest, longest := b.limits(n)
 		n.mu.Lock()
 		n.valid.observe(attrs, asked.at, shortest, longest)
-		keep := n.cache.open(attrs.Change, false)
+		keep := n.cache.open(attrs.Change)
 		n.mu.Unlock()
 		if keep {
 			return
@@ -127,8 +127,12 @@ func (b *bridge) locked(n *node, attrs *nfs4.Attrs, asked fetched) {
 // unlock releases locks. An error of data written under them is told, but does
 // not keep anybody from the lock.
 func (b *bridge) unlock(o *op, h *fileHandle, f lockFile, owner nfsclient.LockOwner, start, last uint64) error {
-	err := h.file.Sync(o)
 	asked := b.fetching()
+	attrs, err := h.file.SyncAttrs(o)
+	if attrs != nil {
+		b.note(h.node, attrs, asked, true)
+	}
+	asked = b.fetching()
 	h.node.mu.Lock()
 	changed := h.node.cache.changed
 	h.node.mu.Unlock()

@@ -43,8 +43,13 @@ type node struct {
 	foundBy uint32    // the thread that did it
 }
 
-// touch says that an own change of the object has been answered.
-func (n *node) touch(b *bridge) { n.modified.Store(b.seq.Add(1)) }
+// touch says that an own change of the object has been answered. It returns the
+// change's number.
+func (n *node) touch(b *bridge) uint64 {
+	seq := b.seq.Add(1)
+	n.modified.Store(seq)
+	return seq
+}
 
 // dentry is a name in a directory.
 type dentry struct {

@@ -32,7 +32,7 @@ func TestAppend(t *testing.T) {
 			w = h
 		}
 		line := pattern(uint64(i), 1+i*3000)
-		at, n, err := w.Append(ctx, ends[w], line)
+		at, n, _, err := w.Append(ctx, ends[w], line)
 		if err != nil || n != len(line) || at != int64(len(want)) {
 			t.Fatalf("append %d: %d bytes at %d, %v; expected %d at %d", i, n, at, err, len(line), len(want))
 		}
@@ -44,15 +44,15 @@ func TestAppend(t *testing.T) {
 	if _, err := a.SetAttr(ctx, root, f.FH(), f, &nfs4.Attrs{Mask: nfs4.MakeBitmap(nfs4.AttrSize), Size: 10}); err != nil {
 		t.Fatal(err)
 	}
-	if at, n, err := h.Append(ctx, ends[h], []byte("more")); at != 10 || n != 4 || err != nil {
+	if at, n, _, err := h.Append(ctx, ends[h], []byte("more")); at != 10 || n != 4 || err != nil {
 		t.Errorf("append to a file that was cut: %d at %d, %v", n, at, err)
 	}
 	expect(t, f, 0, append(want[:10:10], "more"...))
-	if _, _, err := f.Append(ctx, 1<<40, []byte("x")); err != nil {
+	if _, _, _, err := f.Append(ctx, 1<<40, []byte("x")); err != nil {
 		t.Errorf("from a wrong place far away: %v", err)
 	}
 	g.srv.FailNext(nfs4.OpWrite, nfs4.ErrNoSpc, 1)
-	if _, n, err := f.Append(ctx, 0, []byte("x")); n != 0 || !errors.Is(err, nfs4.ErrNoSpc) {
+	if _, n, _, err := f.Append(ctx, 0, []byte("x")); n != 0 || !errors.Is(err, nfs4.ErrNoSpc) {
 		t.Errorf("%d, %v", n, err)
 	}
 	closeAll(t, f, h)
@@ -64,7 +64,7 @@ func TestAppendGivesUp(t *testing.T) {
 	c := g.client()
 	f := create(t, c, "f")
 	g.srv.FailNext(nfs4.OpVerify, nfs4.ErrNotSame, 1000)
-	if at, n, err := f.Append(t.Context(), 5, []byte("data")); at != 0 || n != 4 || err != nil {
+	if at, n, _, err := f.Append(t.Context(), 5, []byte("data")); at != 0 || n != 4 || err != nil {
 		t.Errorf("%d at %d, %v", n, at, err)
 	}
 	if n := g.sent(nfs4.OpVerify); n != maxAppendTries-1 {
@@ -98,7 +98,7 @@ func TestAppendOnce(t *testing.T) {
 					return nfstest.Verdict{}
 				})
 			}
-			at, n, err := f.Append(t.Context(), 5, []byte("tail"))
+			at, n, _, err := f.Append(t.Context(), 5, []byte("tail"))
 			if at != 5 || n != 4 || err != nil {
 				t.Errorf("%d at %d, %v", n, at, err)
 			}
@@ -133,7 +133,7 @@ func TestAppendRace(t *testing.T) {
 			for j := range lines {
 				line := bytes.Repeat([]byte{byte('a' + i)}, length)
 				copy(line, fmt.Sprintf("%d.%02d ", i, j))
-				at, n, err := h.Append(t.Context(), end, line)
+				at, n, _, err := h.Append(t.Context(), end, line)
 				if err != nil || n != length || at%length != 0 {
 					t.Errorf("%d at %d, %v", n, at, err)
 				}

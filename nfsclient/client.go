@@ -35,7 +35,7 @@ type Client struct {
 	requests sync.Pool
 
 	renewing    atomic.Bool // a renewal of the lease is under way
-	watchDirs   atomic.Pointer[func(dir FH, ci nfs4.ChangeInfo)]
+	watchDirs   atomic.Pointer[func(dir FH, ci nfs4.ChangeInfo, attrs *nfs4.Attrs)]
 	watchDelegs atomic.Pointer[func(fh FH)]
 
 	stats counters

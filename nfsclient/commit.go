@@ -75,22 +75,30 @@ func (c *Client) maxDirty() int {
 // stable storage. A failure that is final means that the data is lost; all who
 // have the file open are told.
 func (c *Client) syncNode(ctx context.Context, n *node) error {
+	_, err := c.syncNodeAttrs(ctx, n, false)
+	return err
+}
+
+// syncNodeAttrs is syncNode; if attributes are wanted it returns those that came
+// with the COMMIT, or nil if none was needed or did not bring any.
+func (c *Client) syncNodeAttrs(ctx context.Context, n *node, want bool) (attrs *nfs4.Attrs, err error) {
 	w := &n.writes
 	w.mu.Lock()
 	if w.ledger.empty() {
 		w.mu.Unlock()
-		return nil
+		return nil, nil
 	}
 	mark := w.ledger.mark()
 	file := w.ledger.pieces[0].file
 	w.mu.Unlock()
 
-	verf, err := c.sendCommit(ctx, n, file, false)
+	verf, attrs, err := c.sendCommit(ctx, n, file, false, want)
 	if err == nil {
 		w.mu.Lock()
 		stale := w.ledger.committed(mark, verf)
 		w.mu.Unlock()
 		if stale {
+			attrs = nil // of what the server had lost
 			err = c.rewrite(ctx, n, mark, verf)
 		}
 	}
@@ -101,7 +109,7 @@ func (c *Client) syncNode(ctx context.Context, n *node) error {
 		w.mu.Unlock()
 	}
 	c.account(n)
-	return err
+	return attrs, err
 }
 
 // final tells whether an error says that the server will not do it, rather than
@@ -119,20 +127,25 @@ func (c *Client) account(n *node) {
 	w.mu.Unlock()
 }
 
-// sendCommit commits the whole file. No open is needed for that, only the
-// right to write.
-func (c *Client) sendCommit(ctx context.Context, n *node, f *File, urgent bool) (nfs4.Verifier, error) {
+// sendCommit commits the whole file, and asks for its attributes if they are
+// wanted. No open is needed for that, only the right to write.
+func (c *Client) sendCommit(ctx context.Context, n *node, f *File, urgent, want bool) (verf nfs4.Verifier, attrs *nfs4.Attrs, err error) {
 	r := c.newRequest(f.open.cred)
 	r.urgent = urgent
 	r.addPutFH(n.fh)
 	r.commit = nfs4.CommitArgs{}
-	r.add(&r.commit, &r.commitRes)
-	if err := c.do(ctx, r); err != nil {
-		return nfs4.Verifier{}, err
+	r.main(&r.commit, &r.commitRes)
+	if want {
+		r.addGetAttr(ObjectAttrs)
 	}
-	verf := r.commitRes.Verf
-	r.free()
-	return verf, nil
+	if err := c.do(ctx, r); err != nil {
+		return nfs4.Verifier{}, nil, err
+	}
+	defer r.free()
+	if want {
+		attrs = r.attrsBehind()
+	}
+	return r.commitRes.Verf, attrs, nil
 }
 
 // rewrite writes again what a COMMIT sent at mark has found to be lost, one
@@ -190,7 +203,7 @@ func (c *Client) restore(ctx context.Context) error {
 		if empty {
 			continue
 		}
-		verf, err := c.sendCommit(ctx, n, file, true)
+		verf, _, err := c.sendCommit(ctx, n, file, true, false)
 		if err == nil {
 			w.mu.Lock()
 			stale := w.ledger.committed(mark, verf)
@@ -227,7 +240,7 @@ func (c *Client) rewritePiece(ctx context.Context, n *node, d *dirty, urgent boo
 		r.urgent = urgent
 		r.writes = &n.writes
 		r.order = n.writes.track(off, m)
-		if err := d.file.sendWrite(ctx, r, buf, off, m, nfs4.FileSync); err != nil {
+		if err := d.file.sendWrite(ctx, r, buf, off, m, nfs4.FileSync, false); err != nil {
 			return err
 		}
 		count, how := int(r.writeRes.Count), r.writeRes.Committed

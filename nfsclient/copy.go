@@ -114,7 +114,7 @@ func (x *copying) copyStable(ctx context.Context, off, srcOff, n int64) (int64, 
 		if err != nil || !unstable {
 			return done, err
 		}
-		now, err := x.c.sendCommit(ctx, x.dst.open.node, x.dst, false)
+		now, _, err := x.c.sendCommit(ctx, x.dst.open.node, x.dst, false, false)
 		if err != nil {
 			return 0, err
 		}

@@ -18,7 +18,9 @@ import (
 type File struct {
 	c      *Client
 	open   *openShare
-	access uint32    // share access
+	access uint32 // share access
+	stable bool   // every WRITE goes to stable storage
+	wrote  atomic.Bool
 	fsid   nfs4.FSID // of its file system
 	closed atomic.Bool
 	seen   atomic.Uint64 // lost writes that this file has been told of
@@ -213,15 +215,29 @@ func parallel(n int, f func(i int)) {
 // again. data may be used again when Write has returned. If the error is not
 // nil, the first n bytes were written.
 func (f *File) Write(ctx context.Context, off int64, data []byte) (n int, err error) {
+	n, _, err = f.write(ctx, off, data, false)
+	return n, err
+}
+
+// WriteAttrs is Write for a caller who writes as programs do: what looks like
+// the only write to a small file goes to stable storage at once, so that it needs
+// no COMMIT. Then the attributes that the file had afterwards come with the
+// answer; otherwise attrs is nil.
+func (f *File) WriteAttrs(ctx context.Context, off int64, data []byte) (n int, attrs *nfs4.Attrs, err error) {
+	return f.write(ctx, off, data, len(data)%sector != 0)
+}
+
+func (f *File) write(ctx context.Context, off int64, data []byte, only bool) (n int, attrs *nfs4.Attrs, err error) {
 	if f.access&nfs4.ShareAccessWrite == 0 {
-		return 0, opError(nfs4.OpWrite, syscall.EBADF)
+		return 0, nil, opError(nfs4.OpWrite, syscall.EBADF)
 	}
 	if off < 0 || off > math.MaxInt64-int64(len(data)) {
-		return 0, opError(nfs4.OpWrite, nfs4.ErrFBig)
+		return 0, nil, opError(nfs4.OpWrite, nfs4.ErrFBig)
 	}
 	wsize := f.c.wsize()
+	first := !f.wrote.Swap(true)
 	if len(data) <= wsize {
-		return f.writePiece(ctx, off, data)
+		return f.writePiece(ctx, off, data, only && first)
 	}
 	type piece struct {
 		n   int
@@ -231,64 +247,85 @@ func (f *File) Write(ctx context.Context, off int64, data []byte) (n int, err er
 	parallel(len(pieces), func(i int) {
 		at := i * wsize
 		p := &pieces[i]
-		p.n, p.err = f.writePiece(ctx, off+int64(at), data[at:min(at+wsize, len(data))])
+		p.n, _, p.err = f.writePiece(ctx, off+int64(at), data[at:min(at+wsize, len(data))], false)
 	})
 	for _, p := range pieces {
 		n += p.n
 		if p.err != nil {
-			return n, p.err
+			return n, nil, p.err
 		}
 	}
-	return n, nil
+	return n, nil, nil
 }
 
+// sector is what the sizes of programs' buffers are multiples of. The first write
+// to an open file of another size ends with the data that the program has: it
+// is probably the last one, too. If it is not, the server has gone to its
+// storage once more than was needed, and no more than once for an open file.
+const sector = 512
+
 // writePiece writes what fits into one WRITE, with more of them if the server
-// takes less.
-func (f *File) writePiece(ctx context.Context, off int64, data []byte) (n int, err error) {
+// takes less. only says that it is probably all that will be written.
+func (f *File) writePiece(ctx context.Context, off int64, data []byte, only bool) (n int, attrs *nfs4.Attrs, err error) {
 	for n < len(data) {
-		m, err := f.writeOnce(ctx, off+int64(n), data[n:], false)
+		var m int
+		m, attrs, err = f.writeOnce(ctx, off+int64(n), data[n:], writeHow{only: only})
 		if err != nil {
-			return n, opError(nfs4.OpWrite, err)
+			return n, nil, opError(nfs4.OpWrite, err)
 		}
 		n += m
 	}
-	return n, nil
+	return n, attrs, nil
 }
 
-// writeOnce sends one WRITE. With atEnd set it fails with NFS4ERR_NOT_SAME unless
-// the file ends at off.
-func (f *File) writeOnce(ctx context.Context, off int64, data []byte, atEnd bool) (n int, err error) {
+// writeHow says what is special about a WRITE.
+type writeHow struct {
+	atEnd bool // it fails with NFS4ERR_NOT_SAME unless the file ends at its offset
+	only  bool // it is probably all that will be written
+}
+
+// writeOnce sends one WRITE.
+func (f *File) writeOnce(ctx context.Context, off int64, data []byte, how writeHow) (n int, attrs *nfs4.Attrs, err error) {
 	c, node := f.c, f.open.node
 	if err := c.makeRoom(ctx, len(data)); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	buf, err := c.buffer(ctx, len(data))
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	copy(buf.Data, data)
 	order, err := node.writes.begin(ctx, off, len(data))
 	if err != nil {
 		buf.Release()
-		return 0, err
+		return 0, nil, err
+	}
+	how.only = how.only && node.writes.alone()
+	stable := nfs4.Unstable
+	if f.stable || how.only {
+		stable = nfs4.FileSync
 	}
 	r := c.newRequest(f.open.cred)
 	r.buf = buf
 	r.writes, r.order = &node.writes, order
-	r.atEnd, r.unsafe = atEnd, atEnd
-	if err := f.sendWrite(ctx, r, buf, off, len(data), nfs4.Unstable); err != nil {
-		return 0, err
+	r.atEnd, r.unsafe = how.atEnd, how.atEnd
+	if err := f.sendWrite(ctx, r, buf, off, len(data), stable, how.only); err != nil {
+		return 0, nil, err
 	}
 	n = int(r.writeRes.Count)
+	if how.only && n == len(data) && r.writeRes.Committed == nfs4.FileSync {
+		attrs = r.attrsBehind()
+	}
 	r.buf = nil // the ledger's now
 	c.written(f, off, buf, order, &r.writeRes)
 	r.free()
-	return n, nil
+	return n, attrs, nil
 }
 
-// sendWrite carries out a WRITE of the first n bytes of buf. When it fails the
+// sendWrite carries out a WRITE of the first n bytes of buf, and asks for the
+// attributes of the file if they are wanted. When it fails the
 // request is not the caller's any more.
-func (f *File) sendWrite(ctx context.Context, r *request, buf *ulb.Buffer, off int64, n int, stable nfs4.StableHow) (err error) {
+func (f *File) sendWrite(ctx context.Context, r *request, buf *ulb.Buffer, off int64, n int, stable nfs4.StableHow, want bool) (err error) {
 	c := f.c
 	r.call.ArgBuf = buf
 	r.addPutFH(f.open.node.fh)
@@ -296,21 +333,24 @@ func (f *File) sendWrite(ctx context.Context, r *request, buf *ulb.Buffer, off i
 		r.add(&nfs4.VerifyArgs{Attrs: nfs4.Attrs{Mask: nfs4.MakeBitmap(nfs4.AttrSize), Size: uint64(off)}}, new(nfs4.VerifyRes))
 	}
 	r.write = nfs4.WriteArgs{Offset: uint64(off), Stable: stable, Data: buf.Data[:n]}
-	r.add(&r.write, &r.writeRes)
+	r.main(&r.write, &r.writeRes)
+	if want {
+		r.addGetAttr(ObjectAttrs)
+	}
 	w, order := r.writes, r.order
 	for try := 0; ; try++ {
 		if r.write.StateID, err = c.pickIO(f, nfs4.ShareAccessWrite); err != nil {
 			r.free()
 			return err
 		}
-		_, status, err := c.exec(ctx, r)
+		done, status, err := c.exec(ctx, r)
 		if err != nil {
 			if w != nil {
 				w.abandon(order) // unless it has ended already
 			}
 			return err
 		}
-		if status == nfs4.OK {
+		if done > r.modify {
 			if got := r.writeRes.Count; got == 0 || got > uint32(n) {
 				r.free()
 				return fmt.Errorf("%w: %d bytes of %d written", ErrProtocol, got, n)
@@ -334,14 +374,29 @@ func (f *File) sendWrite(ctx context.Context, r *request, buf *ulb.Buffer, off i
 // File of this client, is on stable storage. If data was lost it tells every
 // File that was open at the time, once.
 func (f *File) Sync(ctx context.Context) error {
-	mine := f.c.syncNode(ctx, f.open.node)
+	_, err := f.sync(ctx, false)
+	return err
+}
+
+// SyncAttrs is Sync, and returns the attributes that the file had afterwards if
+// they came with the answer; otherwise attrs is nil.
+func (f *File) SyncAttrs(ctx context.Context) (attrs *nfs4.Attrs, err error) {
+	return f.sync(ctx, true)
+}
+
+func (f *File) sync(ctx context.Context, want bool) (*nfs4.Attrs, error) {
+	attrs, mine := f.c.syncNodeAttrs(ctx, f.open.node, want)
 	if mine != nil && !final(mine) {
-		return mine // what there is to be told is told by the next
+		return nil, mine // what there is to be told is told by the next
 	}
-	if others := f.Failure(); mine == nil {
-		return others
+	others := f.Failure()
+	switch {
+	case mine != nil:
+		return nil, mine
+	case others != nil:
+		return nil, others
 	}
-	return mine
+	return attrs, nil
 }
 
 // Failure returns the error of data that was lost since the file was opened or

@@ -99,14 +99,19 @@ func (c *Client) create(ctx context.Context, cred Cred, dir FH, args *nfs4.Creat
 	r := c.newRequest(c.creds.get(cred))
 	r.unsafe = true
 	r.addPutFH(dir)
+	after := c.watchDir()
+	if after != nil {
+		r.add(&r.saveFH, &r.saveFHRes)
+	}
 	res := new(nfs4.CreateRes)
 	r.change(args, res)
 	r.addGetFH()
 	r.addGetAttr(ObjectAttrs)
+	after.restore(r)
 	if err := c.do(ctx, r); err != nil {
 		return nil, nil, err
 	}
-	c.dirChanged(dir, res.Change)
+	c.dirChanged(r, dir, res.Change, after)
 	if r.cstatus != nfs4.OK {
 		// It was made, but the server could not describe it in the same
 		// breath.
@@ -127,12 +132,14 @@ func (c *Client) Link(ctx context.Context, cred Cred, fh, dir FH, name string) (
 	r.addPutFH2(dir)
 	res := new(nfs4.LinkRes)
 	r.change(&nfs4.LinkArgs{Name: name}, res)
+	after := c.watchDir()
+	after.ask(r)
 	r.add(new(nfs4.RestoreFHArgs), new(nfs4.RestoreFHRes))
 	r.addGetAttr(ObjectAttrs)
 	if err := c.do(ctx, r); err != nil {
 		return nil, err
 	}
-	c.dirChanged(dir, res.Change)
+	c.dirChanged(r, dir, res.Change, after)
 	return c.attrsAfter(ctx, r, fh)
 }
 
@@ -144,10 +151,12 @@ func (c *Client) Remove(ctx context.Context, cred Cred, dir FH, name string) err
 	r.addPutFH(dir)
 	res := new(nfs4.RemoveRes)
 	r.change(&nfs4.RemoveArgs{Name: name}, res)
+	after := c.watchDir()
+	after.ask(r)
 	if err := c.do(ctx, r); err != nil {
 		return err
 	}
-	c.dirChanged(dir, res.Change)
+	c.dirChanged(r, dir, res.Change, after)
 	r.free()
 	return nil
 }
@@ -161,25 +170,19 @@ func (c *Client) Rename(ctx context.Context, cred Cred, fromDir FH, fromName str
 	r.addPutFH2(toDir)
 	res := new(nfs4.RenameRes)
 	r.change(&nfs4.RenameArgs{OldName: fromName, NewName: toName}, res)
+	to, from := c.watchDir(), c.watchDir()
+	to.ask(r)
+	if bytes.Equal(fromDir, toDir) {
+		from = nil
+	}
+	from.restore(r)
 	if err := c.do(ctx, r); err != nil {
 		return err
 	}
 	if !bytes.Equal(fromDir, toDir) {
-		c.dirChanged(fromDir, res.Source)
+		c.dirChanged(r, fromDir, res.Source, from)
 	}
-	c.dirChanged(toDir, res.Target)
+	c.dirChanged(r, toDir, res.Target, to)
 	r.free()
 	return nil
-}
-
-// WatchDirs has f called whenever an operation of this client has changed a
-// directory, before the operation returns: with its filehandle, which is valid
-// during the call, and what the server says of its change attribute (RFC 8881
-// section 3.3.8). There is one such function at most.
-func (c *Client) WatchDirs(f func(dir FH, ci nfs4.ChangeInfo)) { c.watchDirs.Store(&f) }
-
-func (c *Client) dirChanged(dir FH, ci nfs4.ChangeInfo) {
-	if f := c.watchDirs.Load(); f != nil {
-		(*f)(dir, ci)
-	}
 }

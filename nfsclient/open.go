@@ -18,6 +18,7 @@ type OpenRequest struct {
 	Create      bool // make the file if there is none
 	Exclusive   bool // with Create: fail with EEXIST if there is one
 	Truncate    bool // with Write: set the size to zero
+	Stable      bool // what is written is on stable storage when Write returns
 
 	// Attrs has the mode and what else to give to a file that is made; it may
 	// be nil.
@@ -89,9 +90,17 @@ func (c *Client) sendOpen(ctx context.Context, cred *credential, q *OpenRequest,
 			later = c.createHow(&r.open, q)
 		}
 	}
+	var after *dirAttrs
+	if q.Create {
+		after = c.watchDir()
+	}
+	if after != nil {
+		r.add(&r.saveFH, &r.saveFHRes)
+	}
 	r.change(&r.open, &r.openRes)
 	r.addGetFH()
 	r.addGetAttr(ObjectAttrs)
+	after.restore(r)
 	dir, name := q.Dir.Clone(), q.Name // for the case that q is gone by then
 	r.orphaned = func(r *request) {
 		if done, _, err := r.results(); err == nil && done > r.modify {
@@ -105,7 +114,7 @@ func (c *Client) sendOpen(ctx context.Context, cred *credential, q *OpenRequest,
 	}
 	complete := r.cstatus == nfs4.OK
 	if q.Create {
-		c.dirChanged(q.Dir, r.openRes.Change)
+		c.dirChanged(r, q.Dir, r.openRes.Change, after)
 	}
 	f = c.opened(ctx, r, access, q.Dir, q.Name)
 	if complete {
@@ -116,6 +125,7 @@ func (c *Client) sendOpen(ctx context.Context, cred *credential, q *OpenRequest,
 	if f == nil {
 		return nil, nil, opError(nfs4.OpGetFH, ErrProtocol)
 	}
+	f.stable = q.Stable
 	if exclusive {
 		if after, err := c.finishExclusive(ctx, cred, f, later, set); err != nil {
 			_ = f.Close(ctx)

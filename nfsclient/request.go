@@ -220,6 +220,22 @@ func (r *request) change(args nfs4.Args, res nfs4.Res) {
 	r.add(args, res)
 }
 
+// main appends the operation that the request is about: what fails behind it
+// does not make the request fail.
+func (r *request) main(args nfs4.Args, res nfs4.Res) {
+	r.modify = len(r.args)
+	r.add(args, res)
+}
+
+// attrsBehind returns a copy of the attributes that were asked for behind the
+// main operation, or nil if the server did not return them.
+func (r *request) attrsBehind() *nfs4.Attrs {
+	if r.cstatus != nfs4.OK {
+		return nil
+	}
+	return keepAttrs(&r.getAttrRes.Attrs)
+}
+
 // addPutFH makes fh the current filehandle.
 func (r *request) addPutFH(fh FH) {
 	r.putFH.FH = fh

@@ -54,6 +54,14 @@ func (w *writes) begin(ctx context.Context, off int64, n int) (order uint64, err
 	return w.order, nil
 }
 
+// alone tells whether the WRITE that has just begun is the only one in flight
+// and nothing written earlier waits for a COMMIT.
+func (w *writes) alone() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.spans) == 1 && w.ledger.empty()
+}
+
 func (w *writes) overlapsStray(off, end int64) bool {
 	for _, s := range w.spans {
 		if s.abandoned && s.off < end && off < s.end {
