@@ -212,7 +212,7 @@ func TestNoAC(t *testing.T) {
 // TestNoCTO: without close-to-open, a file is read from the cache as long as its
 // attributes are trusted, and not longer.
 func TestNoCTO(t *testing.T) {
-	p := mountPair(t, Options{NoCTO: true})
+	p := mountPairOf(t, nfstest.Options{Delegations: nfstest.DelegateNever}, Options{NoCTO: true})
 	p.sh(t, `printf old >"$1/file"; cat "$1/file" >/dev/null; stat "$1/file" >/dev/null`)
 	if got := p.sh(t, `printf new >"$2/file"; cat "$1/file"`); got != "old" {
 		t.Errorf("read %q, expected what is cached", got)

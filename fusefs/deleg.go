@@ -56,7 +56,7 @@ func (b *bridge) openDelegated(o *op, n *node, r nfsclient.OpenRequest, out *fus
 	}
 	out.Fh = b.handles.addFile(&fileHandle{node: n, file: f, cred: o.cred, write: r.Write})
 	out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
-	if !r.Write {
+	if !r.Write && b.o.LocalPOSIX {
 		out.OpenFlags |= fuse.FOPEN_NOFLUSH
 	}
 	b.stats.kept.Add(1)

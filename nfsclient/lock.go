@@ -217,11 +217,12 @@ func (c *Client) sendLock(ctx context.Context, f *File, l *locker, q *LockReques
 			s.mu.Unlock()
 			return attrs, nil, nil
 		}
-		denied := status == nfs4.ErrDenied && done == r.modify
-		r.free()
-		if denied {
-			return nil, c.conflict(l.node, &res.Denied), opError(nfs4.OpLock, status)
+		if status == nfs4.ErrDenied && done == r.modify {
+			by := c.conflict(l.node, &res.Denied) // it refers to the reply
+			r.free()
+			return nil, by, opError(nfs4.OpLock, status)
 		}
+		r.free()
 		if !stateTrouble(status) || try == maxStateTries {
 			return nil, nil, opError(nfs4.OpLock, status)
 		}
@@ -356,7 +357,7 @@ func (f *File) TestLock(ctx context.Context, q LockRequest) (*LockConflict, erro
 	if err != nil {
 		return nil, opError(nfs4.OpLockT, err)
 	}
-	r.free()
+	defer r.free() // what is in the way refers to the reply
 	switch {
 	case status == nfs4.OK:
 		return nil, nil
