@@ -410,7 +410,10 @@ func (c *Client) answered(r *request, now time.Time) {
 		t.setTarget(r.seqRes.TargetHighestSlotID)
 		if r.sess == c.sess {
 			c.lease.renewed(r.at)
-			c.statusFlags(r.seqRes.StatusFlags, r.at)
+			// What comes from the reply cache tells how things were then.
+			if r.again == 0 {
+				c.statusFlags(r.seqRes.StatusFlags, r.at)
+			}
 		}
 	case seqLater:
 		r.reply.Release()

@@ -334,7 +334,7 @@ func (c *Client) statusFlags(flags uint32, sent time.Time) {
 		revoked = nfs4.SeqStatusExpiredAllStateRevoked | nfs4.SeqStatusExpiredSomeStateRevoked |
 			nfs4.SeqStatusAdminStateRevoked | nfs4.SeqStatusRecallableStateRevoked
 	)
-	if flags&nfs4.SeqStatusRestartReclaimNeeded != 0 && c.rec.reclaimed {
+	if flags&nfs4.SeqStatusRestartReclaimNeeded != 0 && c.rec.reclaimed && !sent.Before(c.checked) {
 		c.rec.reclaim()
 		c.wakeManager()
 	}

@@ -237,6 +237,36 @@ func TestLockConnectionCut(t *testing.T) {
 	}
 }
 
+// The connection is lost again and again while locks are reclaimed: requests of
+// reclaims that were given up are answered later, from the server's cache, and
+// must not make the client reclaim once more.
+func TestReclaimConnectionCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nfstest.Options{})
+		c := g.client()
+		f := create(t, c, "f")
+		lock(t, f, alice, 0, 9, true, nil)
+		g.srv.CutNext(nfs4.OpLock, 3)
+		if err := g.srv.Restart(nfstest.RestartOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		write(t, f, 0, []byte("still mine"))
+		_ = sleep(t.Context(), 10*time.Minute)
+		write(t, f, 0, []byte("still mine"))
+		expect(t, f, 0, []byte("still mine"))
+		done := 0
+		for _, e := range g.srv.Events(0) {
+			if e.Has(nfs4.OpReclaimComplete) {
+				done++
+			}
+		}
+		if done != 2 {
+			t.Errorf("%d RECLAIM_COMPLETE, want 2: at the beginning and after the restart\n%s", done, g.events(0))
+		}
+		closes(t, g, f)
+	})
+}
+
 // The server restarts while LOCK and LOCKU are under way: after the reclaim they
 // are carried out on what has come of it.
 func TestRestartUnderLock(t *testing.T) {

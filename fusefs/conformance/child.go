@@ -19,6 +19,7 @@ const (
 // childArgs is what a child process is told.
 type childArgs struct {
 	Dir      string
+	Second   string // the same directory, as a second client sees it
 	Seed     uint64
 	Number   int   // which of the children this is
 	Duration int64 // nanoseconds
@@ -85,7 +86,7 @@ func (e *env) runChildren(name string, n int) {
 	}
 	var all []running
 	for i := range n {
-		cmd, out, err := child(name, childArgs{Dir: e.dir, Seed: e.seed, Number: i, Duration: int64(e.o.Duration)})
+		cmd, out, err := child(name, childArgs{Dir: e.dir, Second: e.second, Seed: e.seed, Number: i, Duration: int64(e.o.Duration)})
 		if err != nil {
 			e.Errorf("start of process %d: %v", i, err)
 			break

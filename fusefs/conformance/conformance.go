@@ -38,6 +38,10 @@ type Options struct {
 	// with the reason and what failed, and a pass as an error, so that the
 	// list stays true.
 	Expected map[string]string
+	// Second, if not empty, is another path of the directory that is tested, as
+	// a second client of the same server sees it. The cases about locks then
+	// have some of their processes work there.
+	Second string
 	// Only names the cases to run; nil means all of them.
 	Only []string
 	// Report, if not nil, is called at the end of every case.
@@ -132,9 +136,12 @@ func runCase(t *testing.T, c Case, dir string, o Options, seed uint64) {
 		t.Fatalf("directory of the case: %v", err)
 	}
 	e := &env{
-		dir: dir, o: o, seed: seed,
+		dir: dir, second: dir, o: o, seed: seed,
 		rng:  rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)),
 		logf: t.Logf,
+	}
+	if o.Second != "" {
+		e.second = filepath.Join(o.Second, c.Name)
 	}
 	began := time.Now()
 	defer func() { // also when the case is skipped
@@ -167,11 +174,12 @@ func runCase(t *testing.T, c Case, dir string, o Options, seed uint64) {
 // env is what a case works with. Its methods are for the case's own goroutine,
 // except Errorf and Logf.
 type env struct {
-	dir  string
-	o    Options
-	seed uint64
-	rng  *rand.Rand
-	logf func(string, ...any)
+	dir    string
+	second string // the same, as a second client sees it
+	o      Options
+	seed   uint64
+	rng    *rand.Rand
+	logf   func(string, ...any)
 
 	undo []func()
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -50,6 +51,7 @@ type peer struct {
 	in      io.WriteCloser
 	answers chan lockAnswer
 	tid     int
+	dir     string // where it opens files
 	ended   bool
 }
 
@@ -62,7 +64,7 @@ func (e *env) peer(name string, files ...*os.File) *peer {
 	e.ok(err, "path of this executable")
 	text, err := json.Marshal(childArgs{Dir: e.dir, Seed: e.seed})
 	e.ok(err, "arguments")
-	p := &peer{e: e, name: name, cmd: exec.Command(self), answers: make(chan lockAnswer, 1)}
+	p := &peer{e: e, name: name, dir: e.dir, cmd: exec.Command(self), answers: make(chan lockAnswer, 1)}
 	p.cmd.Env = append(os.Environ(), childEnv+"=lock", childArgsEnv+"="+string(text))
 	p.cmd.ExtraFiles = files
 	p.cmd.Stderr = os.Stderr
@@ -82,6 +84,12 @@ func (e *env) peer(name string, files ...*os.File) *peer {
 	}()
 	e.Cleanup(p.kill)
 	p.tid = p.answer("start").TID
+	return p
+}
+
+// atSecond has the process open files as the second client sees them.
+func (p *peer) atSecond() *peer {
+	p.dir = p.e.second
 	return p
 }
 
@@ -115,9 +123,9 @@ func (p *peer) call(c lockCall) lockAnswer {
 }
 
 // open opens a file in the process and returns its descriptor there.
-func (p *peer) open(path string, flags int) int {
-	a := p.call(lockCall{Do: "open", Path: path, Flags: flags})
-	p.e.ok(a.err(), "process %s: open %q", p.name, path)
+func (p *peer) open(name string, flags int) int {
+	a := p.call(lockCall{Do: "open", Path: filepath.Join(p.dir, name), Flags: flags})
+	p.e.ok(a.err(), "process %s: open %q", p.name, name)
 	return a.FD
 }
 
