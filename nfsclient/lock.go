@@ -211,6 +211,7 @@ func (c *Client) sendLock(ctx context.Context, f *File, l *locker, q *LockReques
 			s.mu.Lock()
 			st.sid, st.held = res.StateID, true
 			l.ranges.set(heldRange{q.Start, q.Last, q.Write, q.Tag, st})
+			l.files[f] = true
 			if !q.Write {
 				l.node.wakeLocks(nil) // it may have been locked for writing
 			}
@@ -481,19 +482,37 @@ func (c *Client) sendLockU(ctx context.Context, l *locker, st *lockState, start,
 	}
 }
 
+// through ends the part of a file in what an owner has locked, and the use of
+// that.
+func (c *Client) through(f *File, l *locker) {
+	c.state.mu.Lock()
+	delete(l.files, f)
+	delete(f.lockers, l)
+	c.state.mu.Unlock()
+	c.unuse(l)
+}
+
 // unlockAll releases the locks that were made through a file that is being
 // closed.
 func (f *File) unlockAll(ctx context.Context) {
 	c := f.c
 	s := &c.state
 	s.mu.Lock()
-	var all []*locker
+	all := make(map[*locker]bool)
 	for l := range f.lockers {
 		l.users++
-		all = append(all, l)
+		all[l] = l.files[f]
 	}
 	s.mu.Unlock()
-	for _, l := range all {
+	for l, locked := range all {
+		if !locked {
+			// An attempt that was given up may still be on its way.
+			if l.take(ctx) == nil {
+				l.leave()
+			}
+			c.through(f, l)
+			continue
+		}
 		_, _, err := c.unlock(ctx, l, 0, MaxOffset, false)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 			c.log.WithError(err).Warn("server refuses to release a lock")
@@ -503,6 +522,6 @@ func (f *File) unlockAll(ctx context.Context) {
 			l.forget(0, MaxOffset) // they go with the open
 			s.mu.Unlock()
 		}
-		c.unuse(l)
+		c.through(f, l)
 	}
 }

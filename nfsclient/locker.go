@@ -61,7 +61,7 @@ type locker struct {
 	users  int // operations in progress
 	ranges heldRanges
 	states map[*openShare]*lockState
-	files  map[*File]struct{} // through which it was locked
+	files  map[*File]bool // through which it was asked for, and whether it was locked
 	lost   error
 }
 
@@ -86,7 +86,7 @@ func (c *Client) useLocker(f *File, owner LockOwner, create bool) *locker {
 			return nil
 		}
 		l = &locker{node: n, owner: owner, turn: make(chan struct{}, 1),
-			states: make(map[*openShare]*lockState), files: make(map[*File]struct{})}
+			states: make(map[*openShare]*lockState), files: make(map[*File]bool)}
 		if n.lockers == nil {
 			n.lockers = make(map[LockOwner]*locker)
 		}
@@ -98,7 +98,7 @@ func (c *Client) useLocker(f *File, owner LockOwner, create bool) *locker {
 			f.lockers = make(map[*locker]struct{})
 		}
 		f.lockers[l] = struct{}{}
-		l.files[f] = struct{}{}
+		l.files[f] = l.files[f]
 	}
 	return l
 }
@@ -203,7 +203,7 @@ func (c *Client) pickIO(f *File, access uint32) (nfs4.StateID, error) {
 	var lock *lockState
 	owners := 0
 	for l := range f.lockers {
-		if l.lost != nil {
+		if l.lost != nil && l.files[f] {
 			defer s.mu.Unlock()
 			return nfs4.StateID{}, l.lost
 		}

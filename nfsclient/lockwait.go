@@ -121,28 +121,27 @@ func (c *Client) ownReleased(ctx context.Context, n *node, b *LockConflict, trie
 	there, closing := false, false
 	if l != nil {
 		there = len(l.ranges.within(b.Start, b.Last)) > 0
-		for f := range l.files {
-			closing = closing || f.closed.Load()
+		for f, locked := range l.files {
+			closing = closing || locked && f.closed.Load()
 		}
 	}
 	s.mu.Unlock()
 	if !there {
 		return true
 	}
-	var over <-chan time.Time
-	if !closing {
-		pause := ownRelease
-		if b.Owner.Flock {
-			pause = ownFlock
-		}
-		t := time.NewTimer(pause)
-		defer t.Stop()
-		over = t.C
+	pause := ownRelease
+	switch {
+	case closing:
+		pause = maxPause
+	case b.Owner.Flock:
+		pause = ownFlock
 	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
 	select {
 	case <-w.woken:
 		return true
-	case <-over:
+	case <-t.C:
 	case <-ctx.Done():
 	}
 	return false
