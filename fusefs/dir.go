@@ -193,25 +193,34 @@ func (b *bridge) fetch(ctx context.Context, cred nfsclient.Cred, h *dirHandle, o
 	}
 	began := b.fetching()
 	var page []dirEntry
-	var bad error
-	verf, eof, err := b.c.ReadDir(ctx, cred, h.node.fh, cookie, verf, plus, size, func(e *nfsclient.DirEntry) {
-		d, err := b.dirEntry(h, e, plus)
-		if err != nil {
-			bad = err
-			return
+	eof := false
+	for len(page) == 0 && !eof { // a page of nothing but hidden names is no answer
+		var bad error
+		var err error
+		before := cookie
+		verf, eof, err = b.c.ReadDir(ctx, cred, h.node.fh, cookie, verf, plus, size, func(e *nfsclient.DirEntry) {
+			cookie = e.Cookie
+			if b.sillies.hides(h.node, e.Name) {
+				return
+			}
+			d, err := b.dirEntry(h, e, plus)
+			if err != nil {
+				bad = err
+				return
+			}
+			page = append(page, d)
+		})
+		b.stats.pages.Add(1)
+		if err == nil {
+			err = bad
 		}
-		page = append(page, d)
-	})
-	b.stats.pages.Add(1)
-	if err == nil {
-		err = bad
-	}
-	if err != nil {
-		return err
-	}
-	if len(page) == 0 && !eof {
-		b.o.Log.Warn("the server sent a page of a directory without entries that is not its end")
-		return unix.EIO
+		if err != nil {
+			return err
+		}
+		if cookie == before && !eof {
+			b.o.Log.Warn("the server sent a page of a directory without entries that is not its end")
+			return unix.EIO
+		}
 	}
 	h.page, h.from, h.eof, h.plus = page, off, eof, plus
 	h.fetched, h.verf = began, verf

@@ -1,10 +1,12 @@
 package fusefs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +43,9 @@ type silly struct {
 	named bool // the file has this name; guarded by node.mu
 }
 
+// sillyPrefix is what silly names begin with.
+const sillyPrefix = ".nfs"
+
 // openGrace is how long a file that has just been looked up is kept for the open
 // that may follow.
 const openGrace = 50 * time.Millisecond
@@ -58,7 +63,7 @@ func (b *bridge) reserve(o *op, dir *node, name string, n *node, expected bool) 
 		return nil, nil
 	}
 	// Nobody else makes the same name: rename would replace a file that has it.
-	s := &silly{node: n, dir: dir, name: fmt.Sprintf(".nfs%016x%08x", n.ino, rand.Uint32()), cred: o.cred}
+	s := &silly{node: n, dir: dir, name: fmt.Sprintf(sillyPrefix+"%016x%08x", n.ino, rand.Uint32()), cred: o.cred}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if old := n.silly; old != nil {
@@ -232,9 +237,37 @@ func (b *bridge) removeSilly(ctx context.Context, s *silly) {
 
 // sillies knows all silly names, and counts them in each directory.
 type sillies struct {
-	mu  sync.Mutex
-	all map[*silly]struct{}
-	dir map[*node]*sillyDir
+	mu   sync.Mutex
+	all  map[*silly]struct{}
+	dir  map[*node]*sillyDir
+	gone []goneSilly // the last ones, in order
+}
+
+// goneSilly is a silly name that was removed.
+type goneSilly struct {
+	dir  *node
+	name string
+	at   time.Time
+}
+
+// sillyMemory is for how long a name is hidden after it was removed: a page of
+// the directory may have been on its way meanwhile.
+const sillyMemory = time.Minute
+
+// hides tells whether a name is not to be listed: the file has been removed, as
+// far as anybody on this mount is concerned.
+func (t *sillies) hides(dir *node, name []byte) bool {
+	if !bytes.HasPrefix(name, []byte(sillyPrefix)) {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for s := range t.all {
+		if s.dir == dir && s.name == string(name) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(t.gone, func(g goneSilly) bool { return g.dir == dir && g.name == string(name) })
 }
 
 type sillyDir struct {
@@ -263,6 +296,12 @@ func (t *sillies) done(s *silly) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.all, s)
+	now := time.Now()
+	old := 0
+	for old < len(t.gone) && now.Sub(t.gone[old].at) > sillyMemory {
+		old++
+	}
+	t.gone = append(slices.Delete(t.gone, 0, old), goneSilly{s.dir, s.name, now})
 	d := t.dir[s.dir]
 	d.count--
 	if d.count == 0 {

@@ -314,3 +314,23 @@ func TestNames(t *testing.T) {
 		}
 	})
 }
+
+// TestSillyNamesAreHidden: a removed file that is open is not listed on the mount
+// that has it open, whatever else is in the directory, and another client sees
+// its hidden name until it is closed.
+func TestSillyNamesAreHidden(t *testing.T) {
+	p := mountPair(t, Options{})
+	p.sh(t, `
+		mkdir "$1/d"
+		for i in 1 2 3; do echo $i >"$1/d/f$i"; done
+		exec 3<"$1/d/f1" 4<"$1/d/f2" 5<"$1/d/f3"
+		rm "$1/d/f1" "$1/d/f3"
+		test "$(ls -A "$1/d")" = f2
+		test "$(ls -A "$2/d" | wc -l)" = 3
+		rm "$1/d/f2"
+		test -z "$(ls -A "$1/d")"
+		test "$(cat <&3; cat <&4; cat <&5)" = "$(printf '1\n2\n3')"
+		exec 3<&- 4<&- 5<&-
+		rm -r "$1/d"
+		test ! -e "$1/d"`)
+}

@@ -34,7 +34,7 @@ func (c *Client) OpenDelegated(cred Cred, fh FH, read, write bool) *File {
 		return nil
 	}
 	o := n.shares[key]
-	if o == nil || !o.held || o.lost != nil || o.doubted || access&^o.granted != 0 || len(o.turn) > 0 {
+	if o == nil || !o.held || o.lost != nil || access&^(o.granted&o.proven) != 0 || len(o.turn) > 0 {
 		s.mu.Unlock()
 		return nil
 	}
@@ -72,7 +72,7 @@ func (s *state) doubtAccess(fh FH) {
 	defer s.mu.Unlock()
 	if n := s.nodes[string(fh)]; n != nil {
 		for _, o := range n.shares {
-			o.doubted = true
+			o.proven = 0
 		}
 	}
 }

@@ -38,6 +38,18 @@ func TestOpenDelegated(t *testing.T) {
 		if !a.Delegated(fh) || g.srv.Usage().Opens != 1 {
 			t.Fatalf("delegated %v, %d opens at the server", a.Delegated(fh), g.srv.Usage().Opens)
 		}
+		// Having made the file does not show that its mode lets one open it.
+		if a.OpenDelegated(root, fh, true, true) != nil {
+			t.Error("opened after having been made only")
+		}
+		reopen := func() {
+			t.Helper()
+			f, _, _, err := a.Open(t.Context(), root, OpenRequest{FH: fh, Read: true, Write: true})
+			if err != nil || f.Close(t.Context()) != nil {
+				t.Fatal(err)
+			}
+		}
+		reopen()
 		before := g.srv.LastEvent()
 		for range 3 {
 			if f = a.OpenDelegated(root, fh, true, true); f == nil {
@@ -62,10 +74,7 @@ func TestOpenDelegated(t *testing.T) {
 		if a.OpenDelegated(root, fh, true, false) != nil {
 			t.Error("opened after a change of its mode")
 		}
-		f, _, _, err := a.Open(t.Context(), root, OpenRequest{FH: fh, Read: true, Write: true})
-		if err != nil || f.Close(t.Context()) != nil {
-			t.Fatal(err)
-		}
+		reopen()
 		if f = a.OpenDelegated(root, fh, true, false); f == nil {
 			t.Fatal("not opened")
 		}

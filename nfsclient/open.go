@@ -204,7 +204,9 @@ func (c *Client) opened(ctx context.Context, r *request, access uint32, dir FH, 
 	n := s.node(fh)
 	o := n.share(r.cred)
 	o.opened(r.openRes.StateID, access)
-	o.doubted = false
+	if !r.open.Create { // whoever makes a file may open it whatever its mode is
+		o.proven |= access
+	}
 	o.notifies = r.openRes.RFlags&nfs4.OpenResultMayNotifyLock != 0
 	f := &File{c: c, open: o, access: access}
 	s.files[f] = struct{}{}

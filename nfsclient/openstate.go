@@ -27,6 +27,7 @@ type share struct {
 	sid     nfs4.StateID
 	held    bool   // the server has the state sid
 	granted uint32 // access that the server has granted to sid
+	proven  uint32 // of it, what it would surely grant again
 	counts  [4]int // opens of ours, by access
 	lost    error  // why the state cannot be had again
 
@@ -78,7 +79,7 @@ func (s *share) grant(sid nfs4.StateID, access uint32) {
 	if !s.held || sid.Other != s.sid.Other {
 		// New state: the server had closed the old one before this OPEN, even
 		// if the reply to the CLOSE is still to come.
-		s.held, s.granted, s.lost = true, 0, nil
+		s.held, s.granted, s.proven, s.lost = true, 0, 0, nil
 		s.sid = nfs4.StateID{Other: sid.Other}
 		s.through, s.ahead = 0, s.ahead[:0]
 	}

@@ -64,8 +64,6 @@ type openShare struct {
 	// notifies says that the server tells when a lock has become free; guarded
 	// by state.mu.
 	notifies bool
-	// doubted says that the owner may not be allowed to open the file any more.
-	doubted bool
 	// turn is held while the server is told to close or downgrade the share, or
 	// while it is opened again after a loss: one thing at a time.
 	turn chan struct{}
