@@ -111,16 +111,20 @@ const maxCopyTries = 4
 func (x *copying) copyStable(ctx context.Context, off, srcOff, n int64) (int64, error) {
 	for try := 1; ; try++ {
 		done, verf, unstable, err := x.copyOnce(ctx, off, srcOff, n)
-		if err != nil || !unstable {
+		lost := errors.Is(err, errCopyLost)
+		if !lost && (err != nil || !unstable) {
 			return done, err
 		}
-		now, _, err := x.c.sendCommit(ctx, x.dst.open.node, x.dst, false, false)
-		if err != nil {
-			return 0, err
+		if !lost {
+			now, _, err := x.c.sendCommit(ctx, x.dst.open.node, x.dst, false, false)
+			if err != nil {
+				return 0, err
+			}
+			if now == verf {
+				return done, nil
+			}
 		}
-		if now == verf {
-			return done, nil
-		}
+		x.c.log.Info("server has restarted during a copy, copying again")
 		if try == maxCopyTries {
 			return 0, opError(nfs4.OpCopy, nfs4.ErrIO)
 		}
@@ -161,9 +165,7 @@ func (x *copying) copyOnce(ctx context.Context, off, srcOff, n int64) (done int6
 		if res.Committed != nfs4.FileSync {
 			if unstable && res.Verf != verf {
 				// What was copied before may be lost. No COMMIT can return both.
-				x.c.log.WithError(errCopyLost).Info("copying again")
-				done, unstable = 0, false
-				continue
+				return 0, verf, false, errCopyLost
 			}
 			verf, unstable = res.Verf, true
 		}

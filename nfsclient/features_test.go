@@ -307,7 +307,7 @@ func TestCopyRestartBetween(t *testing.T) {
 	data := pattern(1, 50_000)
 	write(t, src, 0, data)
 	step := 0
-	g.srv.Hook(func(_ context.Context, op *nfstest.Op) nfstest.Verdict {
+	removeFirst := g.srv.Hook(func(_ context.Context, op *nfstest.Op) nfstest.Verdict {
 		a, ok := op.Args.(*nfs4.CopyArgs)
 		if !ok {
 			return nfstest.Verdict{}
@@ -329,6 +329,27 @@ func TestCopyRestartBetween(t *testing.T) {
 	expect(t, f, 0, data)
 	if step != 5 {
 		t.Errorf("%d steps, want 1 lost, 1 that showed it, 3", step)
+	}
+	// One that is another at every step cannot be relied on.
+	removeFirst()
+	g.srv.Hook(func(_ context.Context, op *nfstest.Op) nfstest.Verdict {
+		a, ok := op.Args.(*nfs4.CopyArgs)
+		if !ok {
+			return nfstest.Verdict{}
+		}
+		a.Count = min(a.Count, 20_000)
+		step++
+		return nfstest.Verdict{Edit: func(res nfs4.Res) {
+			r := &res.(*nfs4.CopyRes).Response
+			r.Committed, r.Verf[1] = nfs4.Unstable, byte(step)
+		}}
+	})
+	commits := g.sent(nfs4.OpCommit)
+	if n, err := f.CopyFrom(t.Context(), 0, src, 0, 50_000); !errors.Is(err, nfs4.ErrIO) {
+		t.Errorf("a verifier that is never the same: %d, %v", n, err)
+	}
+	if step != 5+2*maxCopyTries || g.sent(nfs4.OpCommit) != commits {
+		t.Errorf("%d steps, %d COMMITs", step, g.sent(nfs4.OpCommit)-commits)
 	}
 }
 
