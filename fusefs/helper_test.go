@@ -64,6 +64,13 @@ var helperBackends = map[string]func(helperArgs) (*FS, func() error, error){
 }
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(linearEnv); text != "" {
+		if err := runLinear(text); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if text := os.Getenv(helperEnv); text != "" {
 		if err := runHelper(text); err != nil {
 			fmt.Println("error:", err)

@@ -109,12 +109,17 @@ func (b *bridge) setLock(cancel <-chan struct{}, in *fuse.LkIn, wait bool) fuse.
 
 // locked has the kernel drop what it has cached of a file that was just locked,
 // unless it surely belongs to the file as it is. attrs may be nil.
+//
+// That is so if the change attribute is that for which the cache was last
+// dropped, and the drop is done: others may be locking other bytes of the file,
+// and what they are about to drop must not be read meanwhile.
 func (b *bridge) locked(n *node, attrs *nfs4.Attrs, asked fetched) {
-	if attrs != nil && attrs.Has(nfs4.AttrChange) {
-		shortest, longest := b.limits(n)
+	known := attrs != nil && attrs.Has(nfs4.AttrChange)
+	shortest, longest := b.limits(n)
+	if known {
 		n.mu.Lock()
 		n.valid.observe(attrs, asked.at, shortest, longest)
-		keep := n.cache.open(attrs.Change)
+		keep := n.dropped && n.droppedAt == attrs.Change
 		n.mu.Unlock()
 		if keep {
 			return
@@ -122,6 +127,12 @@ func (b *bridge) locked(n *node, attrs *nfs4.Attrs, asked fetched) {
 	}
 	b.stats.dropped.Add(1)
 	b.dropCache(n)
+	if known {
+		n.mu.Lock()
+		n.cache.open(attrs.Change)
+		n.dropped, n.droppedAt = true, attrs.Change
+		n.mu.Unlock()
+	}
 }
 
 // unlock releases locks. An error of data written under them is told, but does
@@ -141,6 +152,12 @@ func (b *bridge) unlock(o *op, h *fileHandle, f lockFile, owner nfsclient.LockOw
 	attrs, exact, e := f.Unlock(o, owner, start, last, changed)
 	if attrs != nil {
 		b.note(h.node, attrs, asked, exact)
+	}
+	if exact && attrs != nil && attrs.Has(nfs4.AttrChange) {
+		// Nobody else has changed what was dropped and read again since.
+		h.node.mu.Lock()
+		h.node.droppedAt = attrs.Change
+		h.node.mu.Unlock()
 	}
 	if err == nil {
 		err = e

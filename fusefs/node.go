@@ -32,12 +32,16 @@ type node struct {
 
 	mu    sync.Mutex
 	cache cacheState
-	valid validity
-	dir   *dirState     // set if the node is a directory
-	rider *rider        // attributes that the kernel has not been told of; may be nil
-	opens int           // opens done or in progress
-	silly *silly        // set if the file has no name of its own any more
-	verf  nfs4.Verifier // of the directory's cookies, as last seen
+	// dropped says that the kernel has dropped its data when the file was
+	// locked, and droppedAt to which change attribute that led.
+	dropped   bool
+	droppedAt uint64
+	valid     validity
+	dir       *dirState     // set if the node is a directory
+	rider     *rider        // attributes that the kernel has not been told of; may be nil
+	opens     int           // opens done or in progress
+	silly     *silly        // set if the file has no name of its own any more
+	verf      nfs4.Verifier // of the directory's cookies, as last seen
 
 	foundAt time.Time // of the last lookup by name
 	foundBy uint32    // the thread that did it

@@ -98,7 +98,9 @@ func (c *Client) useLocker(f *File, owner LockOwner, create bool) *locker {
 			f.lockers = make(map[*locker]struct{})
 		}
 		f.lockers[l] = struct{}{}
-		l.files[f] = l.files[f]
+		if !l.files[f] {
+			l.files[f] = false
+		}
 	}
 	return l
 }
