@@ -153,6 +153,7 @@ func fsOptions(source spec, s settings) fusefs.Options {
 		NoAC:        s.NoAC,
 		NoCTO:       s.NoCTO,
 		LookupCache: s.Lookup,
+		IDs:         &fusefs.NameIDs{Domain: s.Domain},
 		Log:         logrus.StandardLogger(),
 	}
 }

@@ -33,6 +33,7 @@ type settings struct {
 	NoAC       bool // cache no attributes, write through
 	NoCTO      bool // do not look at attributes when a file is opened
 	Lookup     fusefs.LookupCache
+	Domain     string   // of owners' names; "": any
 	AllowOther bool     // let other users than the mounting one in
 	Kernel     []string // options that the kernel's VFS takes: noatime, nosuid …
 	Verbose    bool
@@ -165,6 +166,10 @@ var optionTable = []option{
 		default:
 			return fmt.Errorf("must be all, pos or none")
 		}
+		return nil
+	}},
+	{"domain", "NAME", "domain of the owners that the server names user@domain (default: any)", func(s *settings, v string) error {
+		s.Domain = v
 		return nil
 	}},
 	{"crc", "", "protect every frame of software iWARP with a CRC32c", func(s *settings, _ string) error { s.CRC = true; return nil }},

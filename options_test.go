@@ -47,6 +47,7 @@ func TestParseOptions(t *testing.T) {
 		{[]string{"actimeo=600,acregmin=0"}, with(func(s *settings) {
 			s.AcRegMin, s.AcRegMax, s.AcDirMin, s.AcDirMax = 0, 10*time.Minute, 10*time.Minute, 10*time.Minute
 		})},
+		{[]string{"domain=example.org"}, with(func(s *settings) { s.Domain = "example.org" })},
 		{[]string{"noac,nocto"}, with(func(s *settings) { s.NoAC, s.NoCTO = true, true })},
 		{[]string{"noac,nocto,ac,cto"}, defaultSettings()},
 		{[]string{"lookupcache=pos"}, with(func(s *settings) { s.Lookup = fusefs.LookupCachePositive })},
@@ -75,6 +76,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"port=x", "from 1 to 65535"},
 		{"port", `needs a value: port=N`},
 		{"acregmin=-1", "from 0 to 86400"},
+		{"domain", "needs a value: domain=NAME"},
 		{"actimeo", "needs a value: actimeo=SECONDS"},
 		{"lookupcache=some", "must be all, pos or none"},
 		{"ro=1", "takes no value"},
