@@ -49,7 +49,8 @@
 // # Interrupts
 //
 // As with the kernel's NFS client, only a signal that ends the process
-// interrupts a request; any other waits until it is done. A request that is
+// interrupts a request; any other waits until it is done. The exception is the
+// wait for a lock that somebody else has, which every signal ends. A request that is
 // cut short in this way fails with EINTR, which nobody sees any more.
 //
 // # Locks
