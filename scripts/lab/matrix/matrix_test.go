@@ -158,7 +158,7 @@ func (tb *table) publish(t *testing.T) {
 }
 
 // small is what an emulated processor does within minutes on every road.
-var small = conformance.Options{DirEntries: 250, BigFile: 16 << 20, TreeFiles: 30, Duration: time.Second}
+var small = conformance.Options{Workers: 6, DirEntries: 250, BigFile: 16 << 20, TreeFiles: 30, Duration: time.Second}
 
 // scenarios are the cases that run large, on the road that everything is
 // about: each with its own size and export.
