@@ -48,7 +48,7 @@ lab:
 # minutes on top of the lab.
 lab-verbs:
 	@scripts/setup lab
-	scripts/leakcheck $(GO) test -tags lab,verbs -count 1 -timeout 40m -run TestVerbs $(TESTFLAGS) ./scripts/lab
+	scripts/leakcheck $(GO) test -tags lab,verbs -count 1 -timeout 40m -p 1 -run TestVerbs $(TESTFLAGS) ./scripts/lab/...
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem $(TESTFLAGS) ./...

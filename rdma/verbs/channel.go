@@ -97,7 +97,11 @@ func (ch *channel) close() {
 func (ch *channel) next(ctx context.Context) (*C.struct_vb_event, error) {
 	stop := context.AfterFunc(ctx, ch.w.wake)
 	ev := new(C.struct_vb_event)
-	err := ch.w.await(func() C.int { return C.vb_cm_next(ch.c, ev) })
+	err := ch.w.await(func() C.int {
+		idle.mu.Lock() // librdmacm may close a device that it finds gone
+		defer idle.mu.Unlock()
+		return C.vb_cm_next(ch.c, ev)
+	})
 	if !stop() || ctx.Err() != nil {
 		ch.w.deadline(time.Time{})
 		if err != nil && ctx.Err() != nil {

@@ -51,7 +51,7 @@ func (c *Connector) Probe(ctx context.Context, addr string) (device string, err 
 			return err
 		}
 		defer ch.close()
-		defer C.vb_id_destroy(id)
+		defer destroyID(id)
 		var l C.struct_vb_limits
 		err = errno(C.vb_limits_get(id.verbs, &l))
 		device = C.GoString(&l.name[0])
@@ -104,7 +104,7 @@ func resolve(ctx context.Context, ap netip.AddrPort) (_ *channel, _ *C.struct_vb
 	}
 	defer func() {
 		if err != nil {
-			C.vb_id_destroy(id)
+			_ = destroyID(id) // the first error tells more
 			ch.close()
 		}
 	}()
@@ -115,6 +115,7 @@ func resolve(ctx context.Context, ap netip.AddrPort) (_ *channel, _ *C.struct_vb
 	if _, err := ch.step(ctx, C.VB_CM_ADDR_RESOLVED, false); err != nil {
 		return nil, nil, err
 	}
+	probed(id.verbs)
 	if err := errno(C.vb_id_resolve_route(id, millis(ctx))); err != nil {
 		return nil, nil, fmt.Errorf("no RDMA route: %w", err)
 	}

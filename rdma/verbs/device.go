@@ -79,8 +79,19 @@ func openDevice(ctx *C.struct_vb_context) (*device, error) {
 		devices.byCtx = make(map[*C.struct_vb_context]*device)
 	}
 	devices.byCtx[ctx] = d
+	unwatchIdle(ctx)
 	go d.watch()
 	return d, nil
+}
+
+// probed notes that librdmacm has opened a device, which may be all that comes
+// of it.
+func probed(ctx *C.struct_vb_context) {
+	devices.mu.Lock()
+	defer devices.mu.Unlock()
+	if devices.byCtx[ctx] == nil {
+		watchIdle(ctx)
+	}
 }
 
 func (d *device) release() error {
@@ -92,7 +103,9 @@ func (d *device) release() error {
 	delete(devices.byCtx, d.ctx)
 	d.events.close()
 	<-d.gone
-	return errors.Join(d.mem.unregister(d), errno(C.vb_pd_free(d.pd)))
+	err := errors.Join(d.mem.unregister(d), errno(C.vb_pd_free(d.pd)))
+	watchIdle(d.ctx)
+	return err
 }
 
 // register implements registrar.

@@ -53,6 +53,9 @@
 //	device.asyncMu  (asynchronous events, queue pairs of the device)
 //	└── QP.mu       (queues, state, calls into C for this queue pair)
 //	    └── Memory.mu  (arenas and their registrations)
+//	devices.mu  (devices in use)
+//	├── Memory.mu
+//	└── idle.mu  (devices that are open and not in use; see idle.go)
 //
 // No lock is held while waiting.
 package verbs

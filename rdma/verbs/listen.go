@@ -63,7 +63,7 @@ func Listen(addr string, cfg Config) (*Listener, error) {
 	l := &Listener{cfg: cfg, ch: ch, ready: make(chan request, backlog), gone: make(chan struct{})}
 	if err := l.listen(ap); err != nil {
 		if l.id != nil {
-			C.vb_id_destroy(l.id)
+			_ = destroyID(l.id) // the first error tells more
 		}
 		ch.close()
 		return nil, fmt.Errorf("verbs: listening on %s: %w", addr, err)
@@ -111,7 +111,7 @@ func (l *Listener) loop() {
 // reject turns a peer down.
 func (r *request) reject() {
 	C.vb_id_reject(r.id) // if it cannot be told, it notices all the same
-	C.vb_id_destroy(r.id)
+	_ = destroyID(r.id)
 }
 
 // Accept implements rdma.Listener. Options.Prepare is called before the peer's
@@ -189,7 +189,7 @@ func (l *Listener) Close() error {
 			r := <-l.ready
 			r.reject()
 		}
-		l.err = errno(C.vb_id_destroy(l.id))
+		l.err = destroyID(l.id)
 		C.vb_cm_close(l.ch.c)
 	})
 	return l.err

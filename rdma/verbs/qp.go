@@ -297,7 +297,7 @@ func (q *QP) free() error {
 	if q.scratch.Data != nil {
 		shared.Free(q.scratch.Data, q.scratch.Region)
 	}
-	errs = append(errs, errno(C.vb_id_destroy(q.id)))
+	errs = append(errs, destroyID(q.id))
 	C.vb_cm_close(q.ch.c)
 	if q.dev != nil {
 		errs = append(errs, q.dev.release())
