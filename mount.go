@@ -180,6 +180,19 @@ func (m *mounted) wait(ctx context.Context) {
 	m.fs.Wait()
 }
 
+// logMoved logs what became of file data since the mount, and how much of it
+// was copied in memory by this program on its way: nothing of what was read and
+// all of what was written once, where the transport takes data from buffers and
+// places it there.
+func (m *mounted) logMoved() {
+	fs := m.fs.Stats()
+	copied := fs.BytesCopied + m.client.Stats().BytesCopied
+	if st, ok := m.road.stats(); ok { // of the present connection
+		copied += st.BytesCopied
+	}
+	logrus.Infof("%s: %d bytes read, %d written, %d copied", m.dir, fs.BytesRead, fs.BytesWritten, copied)
+}
+
 // close gives the state back to the server and frees what mountExport has set
 // up, of which a part may be missing.
 func (m *mounted) close() {
@@ -214,6 +227,7 @@ func runMount(ctx context.Context, source spec, dir string, s settings, ready fu
 		logrus.WithError(err).Warn("could not detach from the terminal")
 	}
 	m.wait(ctx)
+	m.logMoved()
 	return nil
 }
 

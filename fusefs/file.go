@@ -198,7 +198,7 @@ func (b *bridge) Read(cancel <-chan struct{}, in *fuse.ReadIn, _ []byte) (fuse.R
 		return fuse.ReadResultData(nil), o.end(nil)
 	}
 	b.stats.bytesRead.Add(uint64(n))
-	return newReadResult(buf, n), o.end(nil)
+	return b.newReadResult(buf, n), o.end(nil)
 }
 
 // readResult hands a payload buffer to the kernel. go-fuse writes what Slices
@@ -207,10 +207,11 @@ func (b *bridge) Read(cancel <-chan struct{}, in *fuse.ReadIn, _ []byte) (fuse.R
 type readResult struct {
 	buf    *ulb.Buffer
 	slices [1][]byte
+	copied *atomic.Uint64
 }
 
-func newReadResult(buf *ulb.Buffer, n int) *readResult {
-	r := &readResult{buf: buf}
+func (b *bridge) newReadResult(buf *ulb.Buffer, n int) *readResult {
+	r := &readResult{buf: buf, copied: &b.stats.bytesCopied}
 	r.slices[0] = buf.Data[:n]
 	return r
 }
@@ -223,7 +224,9 @@ func (r *readResult) Slices() ([][]byte, fuse.Status) { return r.slices[:], fuse
 
 // Bytes implements fuse.ReadResult, for callers that want one copy.
 func (r *readResult) Bytes(buf []byte) ([]byte, fuse.Status) {
-	return buf[:copy(buf, r.slices[0])], fuse.OK
+	n := copy(buf, r.slices[0])
+	r.copied.Add(uint64(n))
+	return buf[:n], fuse.OK
 }
 
 // Done implements fuse.ReadResult.

@@ -7,6 +7,7 @@ type counters struct {
 	requests, errors atomic.Uint64
 	bytesRead        atomic.Uint64
 	bytesWritten     atomic.Uint64
+	bytesCopied      atomic.Uint64
 	kept, dropped    atomic.Uint64
 	delegated        atomic.Uint64
 	expired          atomic.Uint64
@@ -22,6 +23,7 @@ type Stats struct {
 	Errors       uint64 // of these, those answered with an error
 	BytesRead    uint64 // file data given to the kernel
 	BytesWritten uint64 // file data taken from the kernel
+	BytesCopied  uint64 // file data copied here on its way to the kernel
 	CacheKept    uint64 // opens that kept the kernel's cached data
 	OpensAlone   uint64 // opens without asking the server, under a delegation
 	CacheDropped uint64 // times that another's change made the kernel drop cached data
@@ -46,6 +48,7 @@ func (f *FS) Stats() Stats {
 		Errors:       b.stats.errors.Load(),
 		BytesRead:    b.stats.bytesRead.Load(),
 		BytesWritten: b.stats.bytesWritten.Load(),
+		BytesCopied:  b.stats.bytesCopied.Load(),
 		CacheKept:    b.stats.kept.Load(),
 		OpensAlone:   b.stats.delegated.Load(),
 		CacheDropped: b.stats.dropped.Load(),

@@ -235,6 +235,7 @@ func (c *Client) rewritePiece(ctx context.Context, n *node, d *dirty, urgent boo
 			return err
 		}
 		m := copy(buf.Data, data)
+		c.stats.copied.Add(uint64(m))
 		r := c.newRequest(d.file.open.cred)
 		r.buf = buf
 		r.urgent = urgent

@@ -127,7 +127,7 @@ func (f *File) readOnce(ctx context.Context, off int64, n int) (buf *ulb.Buffer,
 			r.free()
 			return nil, 0, false, opError(nfs4.OpRead, fmt.Errorf("%w: data beside the chunk offered for it", ErrProtocol))
 		}
-		copy(buf.Data, res.Data)
+		c.stats.copied.Add(uint64(copy(buf.Data, res.Data)))
 	}
 	got, eof = len(res.Data), res.EOF
 	if got > n {
@@ -148,7 +148,7 @@ func (f *File) readRest(ctx context.Context, dst []byte, off int64, got int) (in
 		if err != nil {
 			return got, false, err
 		}
-		copy(dst[got:], buf.Data[:n])
+		f.c.stats.copied.Add(uint64(copy(dst[got:], buf.Data[:n])))
 		buf.Release()
 		got += n
 		if eof {
@@ -294,7 +294,7 @@ func (f *File) writeOnce(ctx context.Context, off int64, data []byte, how writeH
 	if err != nil {
 		return 0, nil, err
 	}
-	copy(buf.Data, data)
+	c.stats.copied.Add(uint64(copy(buf.Data, data)))
 	order, err := node.writes.begin(ctx, off, len(data))
 	if err != nil {
 		buf.Release()

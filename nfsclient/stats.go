@@ -18,6 +18,7 @@ type counters struct {
 	callbacks    atomic.Uint64
 	recalls      atomic.Uint64
 	rewritten    atomic.Uint64
+	copied       atomic.Uint64
 }
 
 // maxOpNum bounds operation numbers, those of extended attributes included.
@@ -53,6 +54,7 @@ type Stats struct {
 	Callbacks    uint64 // callbacks served
 	Recalls      uint64 // delegations recalled by the server
 	Rewritten    uint64 // bytes written again because the server had lost them
+	BytesCopied  uint64 // file data copied from one piece of memory to another
 
 	OpenFiles   int // files open
 	Delegations int // delegations held
@@ -69,6 +71,7 @@ func (c *Client) Stats() Stats {
 		Delays: s.delays.Load(), Abandoned: s.abandoned.Load(), Resends: s.resends.Load(),
 		Reconnects: s.reconnects.Load(), SessionsLost: s.sessionsLost.Load(),
 		Callbacks: s.callbacks.Load(), Recalls: s.recalls.Load(), Rewritten: s.rewritten.Load(),
+		BytesCopied: s.copied.Load(),
 		Outstanding: int(c.live.Load()),
 	}
 	for op := range s.calls {

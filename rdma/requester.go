@@ -160,10 +160,11 @@ func (cl *call) prepare(ctx context.Context) error {
 			return err
 		}
 		if p.Long > 0 {
-			cl.message().AppendTo(cl.long.Data[:0])
+			cl.copyMessage(cl.long.Data[:0])
 		}
 		if cl.argAt >= 0 {
-			copy(cl.long.Data[cl.argAt:], cl.c.Msg.Bulk[p.Arg].Data)
+			m := copy(cl.long.Data[cl.argAt:], cl.c.Msg.Bulk[p.Arg].Data)
+			cl.conn.count.bytesCopied.Add(uint64(m))
 		}
 	}
 	var err error
@@ -196,6 +197,15 @@ func (cl *call) message() xdr.Message {
 	}
 	cl.rest = append(append(cl.rest[:0], m.Bulk[:cl.plan.Arg]...), m.Bulk[cl.plan.Arg+1:]...)
 	return xdr.Message{Stream: m.Stream, Bulk: cl.rest}
+}
+
+// copyMessage appends the message to dst.
+func (cl *call) copyMessage(dst []byte) []byte {
+	m := cl.message()
+	for i := range m.Bulk {
+		cl.conn.count.bytesCopied.Add(uint64(len(m.Bulk[i].Data)))
+	}
+	return m.AppendTo(dst)
 }
 
 // admit waits until the call may be sent and registers it.
@@ -285,7 +295,7 @@ func (cl *call) post() error {
 	}
 	out := c.codec.Append(cl.send.Data[:0], h)
 	if p.Long == 0 {
-		out = cl.message().AppendTo(out)
+		out = cl.copyMessage(out)
 	}
 	if len(out) > len(cl.send.Data) {
 		return fmt.Errorf("rdma: planned message of %d bytes exceeds %d", len(out), len(cl.send.Data))

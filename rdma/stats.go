@@ -16,6 +16,7 @@ type Stats struct {
 	LongReplies  uint64 // replies that came in a Reply chunk
 	BytesPulled  uint64 // bytes offered in Read chunks
 	BytesPlaced  uint64 // bytes that the peer placed into Write and Reply chunks
+	BytesCopied  uint64 // bulk data of calls copied: inline, or because it lay in other memory than a buffer
 	RemoteInvals uint64 // handles invalidated by the peer
 	LocalInvals  uint64 // handles invalidated by this end
 
@@ -40,7 +41,7 @@ type Stats struct {
 // counters are the counting part of Stats.
 type counters struct {
 	calls, replies, inline, readChunks, longCalls, writeChunks, replyChunks, longReplies,
-	bytesPulled, bytesPlaced, remoteInvals, localInvals,
+	bytesPulled, bytesPlaced, bytesCopied, remoteInvals, localInvals,
 	served, bytesRead, bytesWritten,
 	refused, refusals, unknown, malformed, unanswered atomic.Uint64
 	exposed atomic.Int64
@@ -60,6 +61,7 @@ func (c *Conn) Stats() Stats {
 		LongReplies:  n.longReplies.Load(),
 		BytesPulled:  n.bytesPulled.Load(),
 		BytesPlaced:  n.bytesPlaced.Load(),
+		BytesCopied:  n.bytesCopied.Load(),
 		RemoteInvals: n.remoteInvals.Load(),
 		LocalInvals:  n.localInvals.Load(),
 		Served:       n.served.Load(),

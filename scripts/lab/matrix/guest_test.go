@@ -47,8 +47,8 @@ func newGuest(t *testing.T, vm *lab.VM, bin string) *guest {
 // module.
 func testBinary(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), filepath.Base(dir)+".test")
-	cmd := exec.Command("go", append(append([]string{"test", "-c", "-o", out}, args...), "nfsrdma-fuse/"+strings.TrimPrefix(dir, "./"))...)
+	out := filepath.Join(t.TempDir(), "test")
+	cmd := exec.Command("go", append(append([]string{"test", "-c", "-o", out}, args...), strings.TrimSuffix("nfsrdma-fuse/"+strings.TrimPrefix(dir, "./"), "/"))...)
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("compiling the tests of %s: %v\n%s", dir, err, text)

@@ -38,7 +38,9 @@ func TestVerbs(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			g.only(t, kind)
 			before := g.objects(t)
-			for name, f := range map[string]func(*testing.T, *guest, string){"faults": verbsFaults, "kernel client": verbsBeside} {
+			for name, f := range map[string]func(*testing.T, *guest, string){
+				"faults": verbsFaults, "kernel client": verbsBeside, "benchmark": verbsBench,
+			} {
 				began := time.Now()
 				ok := t.Run(name, func(t *testing.T) { f(t, g, kind) })
 				tb.outcome("knfsd/verbs/"+kind, name, !ok, "", time.Since(began))
@@ -133,9 +135,7 @@ func verbsFaults(t *testing.T, g *guest, kind string) {
 // names, bytes and attributes are the same.
 func verbsBeside(t *testing.T, g *guest, kind string) {
 	ours := g.mount(t, kind, "/", "provider=verbs")
-	const kernel = "/mnt/kernel"
-	g.run(t, fmt.Sprintf("mkdir -p %[1]s && mount -t nfs4 -o proto=rdma,port=20049,vers=4.2 %[2]s:/ %[1]s && grep %[1]s /proc/mounts", kernel, guestAddr))
-	t.Cleanup(func() { g.run(t, "umount "+kernel) })
+	kernel := g.mountKernel(t, "/")
 	const tree = `
 		set -e
 		mkdir $1; cd $1
@@ -165,6 +165,37 @@ func verbsBeside(t *testing.T, g *guest, kind string) {
 			g.run(t, fmt.Sprintf(`rm -r %s%s; for i in $(seq 90); do ls -d %[3]s%[2]s 2>/dev/null || exit 0; sleep 0.5; done; exit 1`,
 				way.reader, name, way.writer))
 		})
+	}
+}
+
+// mountKernel mounts an export in the machine with the kernel's own client,
+// over its only RDMA device.
+func (g *guest) mountKernel(t *testing.T, export string) (dir string) {
+	t.Helper()
+	dir = "/mnt/kernel"
+	g.run(t, fmt.Sprintf("mkdir -p %[1]s && mount -t nfs4 -o proto=rdma,port=20049,vers=4.2 %[2]s:%[3]s %[1]s", dir, guestAddr, export))
+	t.Cleanup(func() { g.run(t, "umount "+dir) })
+	return dir
+}
+
+// verbsBench compares the program with the kernel's client, on the same export
+// and over the same device in turns, and prints the copies of file data that
+// the program makes.
+func verbsBench(t *testing.T, g *guest, kind string) {
+	g.put(t, testBinary(t, "./"), "/tmp/bench.test")
+	ours, kernel := g.mount(t, kind, "/tmp", "provider=verbs"), g.mountKernel(t, "/tmp")
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	out, err := g.Exec(ctx, fmt.Sprintf(`cd /tmp && NFSRDMA_BENCH_OURS=%s NFSRDMA_BENCH_KERNEL=%s NFSRDMA_BENCH_SERVER='%s:/tmp provider=verbs' \
+		./bench.test -test.run '^$' -test.bench 'Beside|Copies' -test.benchtime 4x 2>&1`, ours, kernel, guestAddr))
+	t.Log("\n" + out)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{" 0 copies/B-read", " 1.000 copies/B-written"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the benchmark does not say%s", want)
+		}
 	}
 }
 
