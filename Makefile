@@ -44,8 +44,8 @@ lab:
 		$(GO) test -tags lab -count 1 -p 1 -timeout 40m $(TESTFLAGS) ./scripts/lab/...; \
 		status=$$?; [ ! -r out/lab.txt ] || cat out/lab.txt; exit $$status
 
-# The verbs transport over rxe and siw inside the virtual machine: some ten
-# minutes on top of the lab.
+# The verbs transport over rxe and siw inside the virtual machine at length:
+# some twenty minutes.
 lab-verbs:
 	@scripts/setup lab
 	scripts/leakcheck $(GO) test -tags lab,verbs -count 1 -timeout 40m -p 1 -run TestVerbs $(TESTFLAGS) ./scripts/lab/...

@@ -131,8 +131,10 @@ func (r *road) choose(ctx context.Context, addr string) (choice, error) {
 		return choice{Provider: providerVerbs, Device: device, Addr: addr, Reason: "the option provider asks for it"}, nil
 	case err == nil:
 		return choice{Provider: providerVerbs, Device: device, Addr: addr, Reason: "the device reaches the server"}, nil
-	case r.s.Provider == providerVerbs || ctx.Err() != nil:
+	case ctx.Err() != nil:
 		return choice{}, err
+	case r.s.Provider == providerVerbs:
+		return choice{}, fmt.Errorf("%w; provider=iwarp goes without a device", err)
 	}
 	return choice{Provider: providerIWARP, Addr: addr, Reason: err.Error()}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"nfsrdma-fuse/nfsclient/nfstest"
+	"nfsrdma-fuse/rdma/verbs"
 )
 
 // TestChoice: what a connection goes over, by option and by what the machine
@@ -61,6 +63,51 @@ func TestChoice(t *testing.T) {
 				t.Errorf("device %q", got.Device)
 			}
 		})
+	}
+}
+
+// TestNoDevices: provider=verbs on a machine without RDMA, and of a program that
+// was built without cgo, fails with one line that tells what to do; without the
+// option software iWARP is taken.
+func TestNoDevices(t *testing.T) {
+	needFUSE(t)
+	server, port := startServer(t, nfstest.Options{})
+	if _, err := new(verbs.Connector).Probe(t.Context(), "127.0.0.1:"+port); err == nil {
+		t.Skip("an RDMA device reaches loopback")
+	}
+	r := runProgram(t, "mount.nfsrdma-fuse", "127.0.0.1:/", t.TempDir(), "-o", "provider=verbs,port="+port)
+	oneLine(t, r, exitMount, "RDMA", "127.0.0.1", "provider=iwarp")
+
+	bare := filepath.Join(t.TempDir(), "mount.nfsrdma-fuse")
+	build := exec.Command("go", "build", "-o", bare, ".")
+	build.Env = append(build.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building without cgo: %v\n%s", err, out)
+	}
+	dir := t.TempDir()
+	run := func(options string) (r result) {
+		cmd := exec.Command(bare, "127.0.0.1:/", dir, "-o", options+"port="+port)
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		err := cmd.Run()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return result{status: cmd.ProcessState.ExitCode(), stderr: stderr.String()}
+	}
+	oneLine(t, run("provider=verbs,"), exitMount, "CGO_ENABLED=0", "provider=iwarp")
+	if r := run(""); r.status != 0 {
+		t.Fatal(r.stderr)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600); err != nil {
+		t.Error(err)
+	}
+	if r := runProgram(t, "nfsrdma-fuse", "umount", dir); r.status != 0 {
+		t.Error(r.stderr)
+	}
+	if b, err := server.ReadFile("/file"); err != nil || string(b) != "x" {
+		t.Errorf("the server has %q, %v", b, err)
 	}
 }
 

@@ -58,7 +58,7 @@ func (c *Connector) Probe(ctx context.Context, addr string) (device string, err 
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("verbs: %s: %w", addr, err)
+		return "", fmt.Errorf("%s: %w", addr, err)
 	}
 	return device, nil
 }

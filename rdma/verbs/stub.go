@@ -8,12 +8,22 @@ import (
 	"net"
 
 	"nfsrdma-fuse/rdma"
+	"nfsrdma-fuse/ulb"
 )
 
 var errNotBuilt = errors.New("verbs: this program was built without RDMA devices (CGO_ENABLED=0, or not for Linux); software iWARP works")
 
 // Available returns why RDMA devices cannot be used, or nil if they can.
 func Available() error { return errNotBuilt }
+
+// Memory is payload memory; here it is ordinary, for there is no device to use
+// it.
+type Memory struct{ ulb.HeapMemory }
+
+var shared Memory
+
+// SharedMemory returns the memory that all queue pairs of this package use.
+func SharedMemory() *Memory { return &shared }
 
 // Connector connects queue pairs on RDMA devices; here it only says why it
 // cannot.
