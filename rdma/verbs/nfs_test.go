@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"nfsrdma-fuse/nfsclient/nfstest"
 	"nfsrdma-fuse/rdma"
 	"nfsrdma-fuse/ulb"
+	"nfsrdma-fuse/xdr"
 	"nfsrdma-fuse/xdr/nfs4"
 )
 
@@ -25,25 +27,35 @@ func TestNFS(t *testing.T) {
 		defer cancel()
 		server := nfstest.NewServer(nfstest.Options{})
 		defer server.Close()
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
+		var running sync.WaitGroup
+		running.Go(func() {
 			for i := 0; ; i++ {
-				err := server.ServeConn(fmt.Sprintf("connection-%d", i), func(_ context.Context, h ulb.Handler) (nfstest.Conn, error) {
-					c, err := rdma.Accept(ctx, l, rdma.Config{Handler: h})
-					if err != nil {
-						return nil, err
-					}
-					return c, nil
-				})
+				// The server counts a connection from the moment that it is
+				// asked for its handler: so it is asked when there is one.
+				var h ulb.Handler
+				known := make(chan struct{})
+				c, err := rdma.Accept(ctx, l, rdma.Config{Handler: func(ctx context.Context, req *ulb.Request, respond func(xdr.Message) error) {
+					<-known
+					h(ctx, req, respond)
+				}})
 				if err != nil {
 					return
 				}
+				running.Go(func() {
+					err := server.ServeConn(fmt.Sprintf("connection-%d", i), func(_ context.Context, handler ulb.Handler) (nfstest.Conn, error) {
+						h = handler
+						close(known)
+						return c, nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
 			}
-		}()
+		})
 		defer func() {
 			l.Close()
-			<-stopped
+			running.Wait()
 		}()
 
 		data := make([]byte, 3<<20+5)
@@ -133,8 +145,8 @@ func TestNFS(t *testing.T) {
 		if err := c.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		if left := server.Leaks(); len(left) > 0 {
-			t.Errorf("left on the server: %v", left)
+		if err := server.WaitClean(ctx); err != nil {
+			t.Error(err)
 		}
 	})
 }
