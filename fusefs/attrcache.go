@@ -50,8 +50,7 @@ func (b *bridge) note(n *node, a *nfs4.Attrs, f fetched, exact bool) (told <-cha
 	}
 	n.mu.Unlock()
 	if drop {
-		b.stats.dropped.Add(1)
-		b.dropCache(n)
+		b.dropFor(n, a.Change)
 	}
 	if foreign {
 		return b.doubt(n)

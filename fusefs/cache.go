@@ -18,6 +18,9 @@ package fusefs
 // Attributes that come back with an own change itself, and those read when a
 // file is flushed, close the gap in which others count as ours, so they do not
 // leave it shared.
+//
+// Whoever is told to drop the data does so, and only then says dropped: until
+// then nobody else may take it for that of the new change attribute.
 type cacheState struct {
 	change   uint64 // that the cached data belongs to
 	known    bool   // change has a value
@@ -35,6 +38,12 @@ func (s *cacheState) begin() {
 // end says that an own change has been answered.
 func (s *cacheState) end() { s.changing-- }
 
+// dropped says that the cached data was dropped because of a change attribute.
+func (s *cacheState) dropped(change uint64) {
+	s.change, s.known = change, true
+	s.shared = false
+}
+
 // observe takes a change attribute and tells whether cached data has to be
 // dropped. exact says that no change of others can hide behind an own one.
 func (s *cacheState) observe(change uint64, exact bool) (drop bool) {
@@ -45,22 +54,25 @@ func (s *cacheState) observe(change uint64, exact bool) (drop bool) {
 			}
 		} else {
 			drop = true
-			s.shared = false
 		}
 	}
-	s.change, s.known = change, true
+	if !drop {
+		s.change, s.known = change, true
+	}
 	s.changed = s.changing > 0
 	return drop
 }
 
 // open takes the change attribute that came with an open and tells whether
-// cached data may be kept: only if it surely belongs to this change.
-func (s *cacheState) open(change uint64) (keep bool) {
-	keep = s.known && change == s.change && !s.changed && !s.shared
-	s.change, s.known = change, true
+// cached data has to be dropped: unless it surely belongs to this change. Of a
+// file of which nothing is known nothing is cached.
+func (s *cacheState) open(change uint64) (drop bool) {
+	drop = s.known && (change != s.change || s.changed || s.shared)
+	if !drop {
+		s.change, s.known = change, true
+	}
 	s.changed = s.changing > 0
-	s.shared = false
-	return keep
+	return drop
 }
 
 // dropCache has the kernel drop the data and attributes of a node. The kernel
@@ -69,6 +81,16 @@ func (b *bridge) dropCache(n *node) {
 	if s := b.server.Load(); s != nil {
 		s.InodeNotify(n.id, 0, 0)
 	}
+}
+
+// dropFor has the kernel drop the data and attributes of a file for the sake of
+// a change attribute. When it returns, what is read is that or newer.
+func (b *bridge) dropFor(n *node, change uint64) {
+	b.stats.dropped.Add(1)
+	b.dropCache(n)
+	n.mu.Lock()
+	n.cache.dropped(change)
+	n.mu.Unlock()
 }
 
 // dropAttrs has the kernel ask for the attributes of a node when it next needs

@@ -17,6 +17,7 @@ var small = conformance.Options{DirEntries: 400, Duration: 500 * time.Millisecon
 func TestConformanceLocal(t *testing.T) {
 	haveFUSE(t)
 	o := small
+	o.DirEntries = 100 // this backend does not tell who changed a directory: every change expires all names
 	for _, c := range conformance.Cases() {
 		for _, kind := range []string{"Open", "Truncate", "Map", "Rename", "Unlinked", "Large", "Directory", "RandomReadWrite", "ConcurrentSame"} {
 			if strings.HasPrefix(c.Name, kind) {

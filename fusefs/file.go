@@ -128,15 +128,25 @@ func (b *bridge) stable(flags uint32) bool { return b.o.NoAC || flags&unix.O_DSY
 func (b *bridge) fillOpen(o *op, n *node, f file, write bool, attrs *nfs4.Attrs, out *fuse.OpenOut) (keep bool) {
 	out.Fh = b.handles.addFile(&fileHandle{node: n, file: f, cred: o.cred, write: write})
 	shortest, longest := b.limits(n)
+	drop := false
 	n.mu.Lock()
 	if b.o.NoCTO && n.cache.known && n.valid.left(o.began.at) > 0 {
 		keep = true // and what the server has said is not looked at
 	} else {
 		n.valid.observe(attrs, o.began.at, shortest, longest)
-		keep = attrs.Has(nfs4.AttrChange) && n.cache.open(attrs.Change)
+		if attrs.Has(nfs4.AttrChange) {
+			keep = n.cache.known
+			drop = n.cache.open(attrs.Change)
+		}
 	}
 	n.mu.Unlock()
-	if keep {
+	switch {
+	case drop:
+		// Not by the answer to this open: another that is answered meanwhile
+		// must not take for good what this one has yet to drop.
+		b.dropFor(n, attrs.Change)
+		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
+	case keep:
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 		b.stats.kept.Add(1)
 	}

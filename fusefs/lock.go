@@ -120,19 +120,23 @@ func (b *bridge) locked(n *node, attrs *nfs4.Attrs, asked fetched) {
 		n.mu.Lock()
 		n.valid.observe(attrs, asked.at, shortest, longest)
 		keep := n.dropped && n.droppedAt == attrs.Change
+		if !keep {
+			n.cache.open(attrs.Change) // dropped in any case
+		}
 		n.mu.Unlock()
 		if keep {
 			return
 		}
 	}
-	b.stats.dropped.Add(1)
-	b.dropCache(n)
-	if known {
-		n.mu.Lock()
-		n.cache.open(attrs.Change)
-		n.dropped, n.droppedAt = true, attrs.Change
-		n.mu.Unlock()
+	if !known {
+		b.stats.dropped.Add(1)
+		b.dropCache(n)
+		return
 	}
+	b.dropFor(n, attrs.Change)
+	n.mu.Lock()
+	n.dropped, n.droppedAt = true, attrs.Change
+	n.mu.Unlock()
 }
 
 // unlock releases locks. An error of data written under them is told, but does
