@@ -16,6 +16,7 @@ var small = conformance.Options{DirEntries: 400, Duration: 500 * time.Millisecon
 // of a backend without a network: what fails here is this package's fault.
 func TestConformanceLocal(t *testing.T) {
 	haveFUSE(t)
+	t.Parallel()
 	o := small
 	o.DirEntries = 100 // this backend does not tell who changed a directory: every change expires all names
 	for _, c := range conformance.Cases() {

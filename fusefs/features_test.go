@@ -105,6 +105,7 @@ func TestFeatures(t *testing.T) {
 		{Road: "iwarp", Unsupported: []nfs4.OpNum{nfs4.OpClone}, Want: []nfs4.OpNum{nfs4.OpCopy}},
 	} {
 		t.Run(k.Road, func(t *testing.T) {
+			t.Parallel()
 			conformance.Run(t, helper(t, "nfs", k.arg(t), Options{AllowOther: true}), o)
 		})
 	}

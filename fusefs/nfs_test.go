@@ -140,6 +140,7 @@ func TestConformance(t *testing.T) {
 	haveFUSE(t)
 	for _, road := range []string{"tcp", "iwarp"} {
 		t.Run(road, func(t *testing.T) {
+			t.Parallel()
 			conformance.Run(t, helper(t, road, "", Options{AllowOther: true}), small)
 		})
 	}

@@ -22,6 +22,7 @@ func TestLocksOfTwoClients(t *testing.T) {
 		"polling": {NoNotifyLock: true, Delegations: nfstest.DelegateNever},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := mountPairOf(t, so, Options{AllowOther: true})
 			o := small
 			o.Second, o.Only = p.b, lockCases

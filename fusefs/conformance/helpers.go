@@ -291,8 +291,10 @@ func (e *env) as(uid, gid int, groups []int, f func() error) error {
 	return <-result
 }
 
-// umask sets the mask of the process for the length of the case.
+// umask sets the mask for the rest of the case, and for nobody else: other cases
+// may run at the same time.
 func (e *env) umask(mask int) {
-	old := unix.Umask(mask)
-	e.Cleanup(func() { unix.Umask(old) })
+	runtime.LockOSThread() // for good: the thread ends with the case
+	e.ok(unix.Unshare(unix.CLONE_FS), "unshare")
+	unix.Umask(mask)
 }
