@@ -227,7 +227,7 @@ func (b *bridge) answer(n *node, out *fuse.AttrOut) bool {
 	if r == nil || n.cache.changing > 0 || n.overtaken(r.from) {
 		return false
 	}
-	left := r.from.at.Add(n.valid.span).Sub(time.Now())
+	left := time.Until(r.from.at.Add(n.valid.span))
 	if left <= 0 {
 		return false
 	}
