@@ -12,54 +12,6 @@ import (
 	"nfsrdma-fuse/rdma/iwarp/iwarptest"
 )
 
-// TestNudger plays the machine through by hand.
-func TestNudger(t *testing.T) {
-	const ms = time.Millisecond
-	n := &nudger{first: 50 * ms}
-	fire := func(wantNudge bool, wantAgain time.Duration) {
-		t.Helper()
-		nudge, again := n.fire()
-		if nudge != wantNudge || again != wantAgain {
-			t.Fatalf("nudge %t, again in %v; want %t, %v", nudge, again, wantNudge, wantAgain)
-		}
-	}
-	if d := n.sent(0); d != 0 {
-		t.Fatal("armed by nothing")
-	}
-	if d := n.sent(1); d != 50*ms {
-		t.Fatalf("first wait %v", d)
-	}
-	if d := n.sent(1); d != 0 {
-		t.Fatal("armed twice")
-	}
-	fire(true, 100*ms)
-	fire(true, 200*ms)
-	n.heard++ // something was received: the silence is over
-	n.received()
-	fire(false, 1000*ms)
-	fire(true, 2000*ms)
-	n.received()
-	fire(false, 0) // nothing is outstanding
-	if d := n.sent(1); d != 1000*ms {
-		t.Fatalf("wait on a connection that has worked: %v", d)
-	}
-	for i := range nudgeMax {
-		fire(true, 2000*ms<<i)
-	}
-	fire(false, 0) // enough
-	if d := n.sent(1); d != 1000*ms {
-		t.Fatal("the next Send does not start again")
-	}
-	// A call of the peer and the reply to it cancel out.
-	m := &nudger{first: ms}
-	m.sent(1)
-	m.received() // the reply
-	m.received() // a call
-	if m.sent(1); m.outstanding != 1 {
-		t.Fatal(m.outstanding)
-	}
-}
-
 // pipe returns a connector whose peer is p, over a connection without a
 // socket, so that it can run in a synctest bubble.
 func pipe(cfg Config) (c Connector, p *iwarptest.Peer) {
@@ -132,7 +84,7 @@ func TestNudge(t *testing.T) {
 		at += time.Hour
 		want(iwarptest.Send, at)
 		nudges := 0
-		for wait := time.Second; nudges < nudgeMax; wait *= 2 {
+		for wait := time.Second; nudges < rdma.MaxNudges; wait *= 2 {
 			at += wait
 			want(iwarptest.Write, at)
 			nudges++

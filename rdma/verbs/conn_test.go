@@ -63,7 +63,7 @@ func TestServer(t *testing.T) {
 	} else {
 		t.Logf("device %s", device)
 	}
-	for i := range uint32(20) {
+	for i := range uint32(60) {
 		c, err := rdma.Dial(t.Context(), new(Connector), addr, rdma.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func TestServer(t *testing.T) {
 		}
 		for j := range uint32(5) {
 			if err := null(t, c, 100*i+j); err != nil {
-				t.Errorf("connection %d: %v", i, err)
+				t.Fatalf("connection %d: %v", i, errors.Join(err, c.Close()))
 			}
 		}
 		if err := c.Close(); err != nil {

@@ -149,6 +149,9 @@ func connect(ctx context.Context, ap netip.AddrPort, o rdma.Options) (_ *QP, err
 		}
 	}()
 	q.agreed(nil, 0)
+	if q.dev.lim.iwarp {
+		q.nudge = newNudge(q)
+	}
 	if o.Prepare != nil {
 		if err := o.Prepare(q); err != nil {
 			return nil, err

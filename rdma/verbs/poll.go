@@ -141,6 +141,9 @@ func (q *QP) received(wc *C.struct_vb_wc, status Status) {
 	switch status {
 	case C.VB_WC_SUCCESS:
 		c.Len = int(wc.byte_len)
+		if q.nudge != nil {
+			q.nudge.received()
+		}
 		c.Invalidated, c.HasInvalidated = q.invalidated(wc)
 		if c.HasInvalidated {
 			q.withdrawn(c.Invalidated)

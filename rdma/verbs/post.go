@@ -102,6 +102,9 @@ func (q *QP) Post(batch []rdma.WorkRequest) error {
 	q.users += len(batch)
 	q.reads += reads
 	q.pump()
+	if q.nudge != nil {
+		q.nudge.sent(batch)
+	}
 	return nil
 }
 

@@ -70,6 +70,7 @@ type QP struct {
 	reads   int    // of them RDMA Reads
 	handles map[rdma.Handle]exposure
 	win     windows
+	nudge   *nudge // nil: none
 	drops   dropper
 	done    []rdma.Completion // to be polled
 	scratch ulb.Buffer        // for telling the peer
@@ -117,6 +118,9 @@ func newQP(id *C.struct_vb_cm_id, ch *channel, o rdma.Options) (_ *QP, err error
 	}
 	l := &q.dev.lim
 	q.depth = o.MaxSends + 1 // one for telling the peer
+	if l.iwarp {
+		q.depth++ // one for nudging it
+	}
 	if l.windows > 0 {
 		q.depth += min(o.MaxSends, 64) // bindings
 	}
@@ -271,6 +275,9 @@ func (q *QP) Close() error {
 
 // free frees the queue pair and everything that belongs to it.
 func (q *QP) free() error {
+	if q.nudge != nil {
+		q.nudge.timer.Stop()
+	}
 	// Closing a watch waits until nobody is in a call for it any more.
 	q.ch.w.close()
 	if q.events != nil {

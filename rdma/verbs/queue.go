@@ -30,6 +30,7 @@ const (
 	ofUser  workKind = iota
 	binding          // of a memory window
 	telling          // tells the peer of a fault, see QP.tell
+	nudging          // wakes the peer up, see nudge
 )
 
 // piece is local memory as a device knows it.
