@@ -70,11 +70,17 @@ type channel struct {
 	w watch
 }
 
+// cmNode is where the kernel offers the management of RDMA connections.
+const cmNode = "/dev/infiniband/rdma_cm"
+
 func newChannel() (*channel, error) {
 	var ch channel
 	if err := errno(C.vb_cm_open(&ch.c)); err != nil {
-		if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV) {
-			return nil, fmt.Errorf("verbs: the kernel offers no RDMA connections to user space (/dev/infiniband/rdma_cm; try: modprobe rdma_ucm): %w", err)
+		if _, missing := os.Stat(cmNode); missing != nil {
+			return nil, fmt.Errorf("verbs: the kernel offers no RDMA connections to user space (%s; try: modprobe rdma_ucm): %w", cmNode, err)
+		}
+		if errors.Is(err, syscall.ENODEV) {
+			return nil, fmt.Errorf("verbs: there is no RDMA device (rdma link lists them): %w", err)
 		}
 		return nil, fmt.Errorf("verbs: opening the RDMA connection manager: %w", err)
 	}

@@ -254,6 +254,6 @@ func TestVerbsNotConnected(t *testing.T) {
 	t.Run("no device", func(t *testing.T) {
 		g.run(t, "rdma link delete rxe0; rdma link delete siw0")
 		defer g.run(t, "rdma link add rxe0 type rxe netdev eth0; rdma link add siw0 type siw netdev eth0")
-		fails(t, fmt.Sprintf("mkdir -p /mnt/no; mount.nfsrdma-fuse %s:/ /mnt/no -o provider=verbs", guestAddr), "RDMA device")
+		fails(t, fmt.Sprintf("mkdir -p /mnt/no; mount.nfsrdma-fuse %s:/ /mnt/no -o provider=verbs", guestAddr), "there is no RDMA device", "provider=iwarp")
 	})
 }
