@@ -88,8 +88,17 @@ func mountExport(ctx context.Context, source spec, dir string, s settings) (m *m
 	if err := checkFUSE(); err != nil {
 		return nil, err
 	}
+	asked := ctx
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
+	// overdue gives an error that came of the end of that time its proper name:
+	// whichever step was cut short may know only that it was.
+	overdue := func(err error) error {
+		if errors.Is(err, context.Canceled) && asked.Err() == nil {
+			return fmt.Errorf("%w (%v)", context.DeadlineExceeded, err)
+		}
+		return err
+	}
 	m = &mounted{source: source, dir: dir}
 	defer func() {
 		if err != nil {
@@ -122,12 +131,12 @@ func mountExport(ctx context.Context, source spec, dir string, s settings) (m *m
 		Log:          logrus.StandardLogger(),
 	})
 	if err != nil {
-		return m, explain(err, source, addrs, s)
+		return m, explain(overdue(err), source, addrs, s)
 	}
 	cred := nfsclient.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	root, attrs, err := m.client.Walk(ctx, cred, source.Export)
 	if err != nil {
-		return m, explain(err, source, addrs, s)
+		return m, explain(overdue(err), source, addrs, s)
 	}
 	m.fs, err = fusefs.Mount(dir, m.client, root, attrs, fsOptions(source, s))
 	if err != nil {
