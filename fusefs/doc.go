@@ -29,7 +29,8 @@
 // name now. The kernel caches file data until the change attribute shows that
 // somebody else has changed the file (cache.go): at open, which gives
 // close-to-open consistency, and whenever attributes arrive. Attributes that
-// come with an open or a flush spare the question for them that follows. Data
+// come with an open or a flush spare the question for them that follows. While
+// the server has delegated a file, none of that is asked (deleg.go). Data
 // that was written is stable at the server when close(2) returns.
 //
 // # Permissions

@@ -250,9 +250,13 @@ type goneSilly struct {
 	at   time.Time
 }
 
-// sillyMemory is for how long a name is hidden after it was removed: a page of
-// the directory may have been on its way meanwhile.
-const sillyMemory = time.Minute
+// sillyMemory is for how long a name is hidden after it was removed, and
+// maxSillyMemory how many of them: a page of the directory may have been on its
+// way meanwhile.
+const (
+	sillyMemory    = time.Minute
+	maxSillyMemory = 1024
+)
 
 // hides tells whether a name is not to be listed: the file has been removed, as
 // far as anybody on this mount is concerned.
@@ -298,7 +302,7 @@ func (t *sillies) done(s *silly) {
 	delete(t.all, s)
 	now := time.Now()
 	old := 0
-	for old < len(t.gone) && now.Sub(t.gone[old].at) > sillyMemory {
+	for old < len(t.gone) && (len(t.gone)-old >= maxSillyMemory || now.Sub(t.gone[old].at) > sillyMemory) {
 		old++
 	}
 	t.gone = append(slices.Delete(t.gone, 0, old), goneSilly{s.dir, s.name, now})

@@ -10,8 +10,8 @@ import (
 )
 
 // Close syncs and closes the file, and releases the locks that were made through
-// it. The server is told even if ctx is done: then
-// by the client, later. The error is that of the sync.
+// it. The server is told even if ctx is done: then by the client, later. While a
+// delegation is held it need not be told yet. The error is that of the sync.
 func (f *File) Close(ctx context.Context) error {
 	if f.closed.Swap(true) {
 		return opError(nfs4.OpClose, io.ErrClosedPipe)

@@ -16,7 +16,8 @@ import (
 // OpenDelegated opens a regular file without asking the server. It returns nil
 // where only the server can tell: unless a delegation is held that covers the
 // access, and this user has opened the file for it under that delegation, since
-// this client has last changed who may. Its attributes are those that were seen last, but for own changes.
+// this client has last changed who may. Its attributes are those that were seen
+// last, but for own changes.
 func (c *Client) OpenDelegated(cred Cred, fh FH, read, write bool) *File {
 	var access uint32
 	if read {
@@ -34,7 +35,7 @@ func (c *Client) OpenDelegated(cred Cred, fh FH, read, write bool) *File {
 		return nil
 	}
 	o := n.shares[key]
-	if o == nil || !o.held || o.lost != nil || access&^(o.granted&o.proven) != 0 || len(o.turn) > 0 {
+	if o == nil || !o.held || o.lost != nil || access&^(o.granted&o.proven) != 0 || o.taken() {
 		s.mu.Unlock()
 		return nil
 	}

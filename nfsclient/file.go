@@ -323,8 +323,8 @@ func (f *File) writeOnce(ctx context.Context, off int64, data []byte, how writeH
 }
 
 // sendWrite carries out a WRITE of the first n bytes of buf, and asks for the
-// attributes of the file if they are wanted. When it fails the
-// request is not the caller's any more.
+// attributes of the file if they are wanted. When it fails the request is not
+// the caller's any more.
 func (f *File) sendWrite(ctx context.Context, r *request, buf *ulb.Buffer, off int64, n int, stable nfs4.StableHow, want bool) (err error) {
 	c := f.c
 	r.call.ArgBuf = buf

@@ -54,7 +54,7 @@ type locker struct {
 	owner LockOwner
 	// turn is held while the server is told to lock or unlock: one thing at a
 	// time, and nothing before an attempt that was given up has been undone.
-	turn chan struct{}
+	turn
 
 	// The following are guarded by state.mu.
 
@@ -85,7 +85,7 @@ func (c *Client) useLocker(f *File, owner LockOwner, create bool) *locker {
 		if !create {
 			return nil
 		}
-		l = &locker{node: n, owner: owner, turn: make(chan struct{}, 1),
+		l = &locker{node: n, owner: owner, turn: newTurn(),
 			states: make(map[*openShare]*lockState), files: make(map[*File]bool)}
 		if n.lockers == nil {
 			n.lockers = make(map[LockOwner]*locker)
@@ -127,17 +127,6 @@ func (c *Client) unuse(l *locker) {
 		delete(f.lockers, l)
 	}
 }
-
-func (l *locker) take(ctx context.Context) error {
-	select {
-	case l.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (l *locker) leave() { <-l.turn }
 
 // state returns the lock state for locks made with an open. Called with
 // state.mu held.

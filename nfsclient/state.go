@@ -66,7 +66,7 @@ type openShare struct {
 	notifies bool
 	// turn is held while the server is told to close or downgrade the share, or
 	// while it is opened again after a loss: one thing at a time.
-	turn chan struct{}
+	turn
 }
 
 // node returns the node of a filehandle with a new reference. Called with mu
@@ -137,7 +137,7 @@ func (s *state) anyOpening() bool {
 func (n *node) share(cred *credential) *openShare {
 	o := n.shares[cred.key]
 	if o == nil {
-		o = &openShare{node: n, cred: cred, turn: make(chan struct{}, 1)}
+		o = &openShare{node: n, cred: cred, turn: newTurn()}
 		n.shares[cred.key] = o
 	}
 	return o
@@ -172,18 +172,6 @@ func (s *state) abandon() int64 {
 func sortByUse(d []*delegation) {
 	slices.SortFunc(d, func(a, b *delegation) int { return cmp.Compare(a.used, b.used) })
 }
-
-// take makes it the caller's turn at a share.
-func (o *openShare) take(ctx context.Context) error {
-	select {
-	case o.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (o *openShare) leave() { <-o.turn }
 
 // pick returns the stateid to use for I/O with that access: a delegation's if there
 // is one that covers it, otherwise the open's (RFC 8881 section 8.2.5).
@@ -352,7 +340,7 @@ func (c *Client) regranted(r *request, fh FH, access uint32) {
 
 // forget drops a share that is of no more use. Called with mu held.
 func (n *node) forget(o *openShare) {
-	if o.needed() == 0 && !o.held && len(o.turn) == 0 && n.shares[o.cred.key] == o {
+	if o.needed() == 0 && !o.held && !o.taken() && n.shares[o.cred.key] == o {
 		delete(n.shares, o.cred.key)
 	}
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // nudgeTimer nudges a peer that may have missed a message, see rdma.Nudger, by
-// a zero-length RDMA Write. Its methods are called with q.mu
-// held, but for heard and stop.
+// a zero-length RDMA Write. Its methods are called with q.mu held, but for hear
+// and stop.
 type nudgeTimer struct {
 	nudger rdma.Nudger
 	heard  atomic.Uint64
